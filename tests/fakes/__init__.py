@@ -1,0 +1,1 @@
+"""Fakes of what lies outside the product, and helpers to drive the product from outside."""
