@@ -1,4 +1,4 @@
-"""What a fake model host writes down about one request that reached it, and the parser that reads requests off the wire.
+"""What a fake model host writes down about a request that reached it, and the parser that reads requests off the wire.
 
 The parser is strict about framing: what a model server could read in two ways is written into the host's faults.
 """

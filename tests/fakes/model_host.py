@@ -38,7 +38,15 @@ class HostThread:
         return asyncio.run_coroutine_threadsafe(run(), self.loop).result(10)
 
     def stop(self) -> None:
-        """End the loop and the thread."""
+        """End what still runs on the loop, the loop and the thread."""
+
+        async def cancel() -> None:
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+        asyncio.run_coroutine_threadsafe(cancel(), self.loop).result(10)
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(10)
         self.loop.close()
@@ -198,6 +206,7 @@ class _Connection(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._writable = asyncio.Event()
         self._writable.set()
+        self._closed_here = False
         self.keep_alive = True
 
     @property
@@ -237,11 +246,11 @@ class _Connection(asyncio.Protocol):
         await self._writable.wait()
 
     def close(self) -> None:
-        self.keep_alive = False
+        self._closed_here = True
         self._transport.close()
 
     def reset(self) -> None:
-        self.keep_alive = False
+        self._closed_here = True
         connected = self._transport.get_extra_info("socket")
         with contextlib.suppress(OSError):
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
@@ -275,14 +284,12 @@ class _Connection(asyncio.Protocol):
             self._host._ended(delivery)
         self._task = None
         if not self.keep_alive:
-            self._transport.close()
+            self.close()
         self._advance()
 
     def _peer_left(self) -> None:
         waiting = self._reader.current or (self.delivery if self._task is not None else None)
-        if waiting is not None and waiting.peer_left is None and not self._transport.is_closing():
-            waiting.peer_left = time.monotonic()
-        elif waiting is not None and waiting.peer_left is None and self.keep_alive:
+        if waiting is not None and waiting.peer_left is None and not self._closed_here:
             waiting.peer_left = time.monotonic()
         if self._task is not None:
             self._task.cancel()
@@ -333,6 +340,6 @@ class Hosts:
         assert not faults, faults
 
 
-def by_home(hosts: Sequence[ModelHost]) -> dict[str, int]:
+def shares(hosts: Sequence[ModelHost]) -> dict[str, int]:
     """Return how many requests each host got."""
     return {host.name: len(host.deliveries) for host in hosts}
