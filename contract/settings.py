@@ -34,12 +34,8 @@ class Setting:
 
 
 SETTINGS: tuple[Setting, ...] = (
-    Setting(
-        "DATABASE_URL", "", "URL", "external Postgres; unset: embedded, `up` only", schemes=("postgresql",)
-    ),
-    Setting(
-        "REDIS_URL", "", "URL", "external Redis; unset: embedded, `up` only", schemes=("redis", "rediss")
-    ),
+    Setting("DATABASE_URL", "", "URL", "external Postgres; unset: embedded, `up` only", schemes=("postgresql",)),
+    Setting("REDIS_URL", "", "URL", "external Redis; unset: embedded, `up` only", schemes=("redis", "rediss")),
     Setting("ACCOUNT_ID", "000000000000", "12 digits", "appears in ARNs and messages", pattern=r"\d{12}"),
     Setting("REGION", "us-east-1", "name", "appears in ARNs", pattern=r"[a-z]{2}(-[a-z]+)+-\d"),
     Setting("AUTH", "off", "on, off", "off is accepted only on loopback", choices=("on", "off")),
@@ -51,9 +47,7 @@ SETTINGS: tuple[Setting, ...] = (
         1,
         300,
     ),
-    Setting(
-        "RESYNC_SECONDS", "5", "s", "a worker that missed a notice has the new routes after this", 0.1, 300
-    ),
+    Setting("RESYNC_SECONDS", "5", "s", "a worker that missed a notice has the new routes after this", 0.1, 300),
     Setting(
         "EJECT_SECONDS",
         "10",
@@ -72,12 +66,8 @@ SETTINGS: tuple[Setting, ...] = (
         60,
     ),
     Setting("INVOKE_TIMEOUT_SECONDS", "60", "s", "whole unary call; SageMaker's own limit", 0.1, 3600),
-    Setting(
-        "STREAM_TIMEOUT_SECONDS", "480", "s", "whole stream; SageMaker's own limit of 8 minutes", 0.1, 86400
-    ),
-    Setting(
-        "FIRST_BYTE_TIMEOUT_SECONDS", "60", "s", "request sent to first byte of a stream's answer", 0.1, 3600
-    ),
+    Setting("STREAM_TIMEOUT_SECONDS", "480", "s", "whole stream; SageMaker's own limit of 8 minutes", 0.1, 86400),
+    Setting("FIRST_BYTE_TIMEOUT_SECONDS", "60", "s", "request sent to first byte of a stream's answer", 0.1, 3600),
     Setting(
         "IDLE_TIMEOUT_SECONDS",
         "60",
@@ -95,12 +85,8 @@ SETTINGS: tuple[Setting, ...] = (
         2**30,
     ),
     Setting("READ_TIMEOUT_SECONDS", "60", "s", "for a client to finish sending its request", 0.1, 3600),
-    Setting(
-        "KEEP_ALIVE_SECONDS", "75", "s", "idle client connection; above common load balancers' 60 s", 1, 3600
-    ),
-    Setting(
-        "HOST_KEEP_ALIVE_SECONDS", "4", "s", "idle host connection; below uvicorn's and vLLM's 5 s", 0.1, 3600
-    ),
+    Setting("KEEP_ALIVE_SECONDS", "75", "s", "idle client connection; above common load balancers' 60 s", 1, 3600),
+    Setting("HOST_KEEP_ALIVE_SECONDS", "4", "s", "idle host connection; below uvicorn's and vLLM's 5 s", 0.1, 3600),
     Setting("DRAIN_SECONDS", "60", "s", "how long a stopping worker lets requests finish", 0, 3600),
     Setting(
         "PROVISION_TIMEOUT_SECONDS",
@@ -127,9 +113,7 @@ SETTINGS: tuple[Setting, ...] = (
         1,
         10**6,
     ),
-    Setting(
-        "LOG_LEVEL", "info", "level", "of both planes' logs", choices=("debug", "info", "warning", "error")
-    ),
+    Setting("LOG_LEVEL", "info", "level", "of both planes' logs", choices=("debug", "info", "warning", "error")),
 )
 
 
@@ -212,8 +196,8 @@ def _number(name: str, setting: Setting, text: str, *, whole: bool) -> float:
         value = int(text) if whole else float(text)
     except ValueError:
         raise SettingsError(f"{name} must be a {'whole ' if whole else ''}number of {setting.unit}") from None
-    assert setting.low is not None  # noqa: S101 - numbers in the table carry bounds; tests/contract checks it
-    assert setting.high is not None  # noqa: S101
+    assert setting.low is not None
+    assert setting.high is not None
     if not setting.low <= value <= setting.high:
         raise SettingsError(f"{name} must be between {setting.low:g} and {setting.high:g} {setting.unit}")
     return value

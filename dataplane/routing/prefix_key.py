@@ -1,0 +1,163 @@
+"""Request -> prefix key: which part of a request decides its home.
+
+Native API: the first PrefixLength bytes of the raw body. OpenAI API: the first PrefixLength characters (code points)
+of the text of ``messages``, string contents and text parts alike, joined in order with nothing between, so a content
+given as one string or as parts has one key. Roles, message borders, images and every other member stay out
+(docs/adr/0003). The isolation id is hashed with its length in front, so id and prefix cannot run together.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+from xxhash import xxh3_64_intdigest
+
+ISOLATION_CHARACTERS_MAX = 1024
+"""Longest ``prompt_cache_key`` taken. OpenAI documents no limit; a key longer than this is refused, never cut."""
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class BadChat(ValueError):
+    """The body is no chat request. ``param`` is the member at fault, or None for the body as a whole."""
+
+    def __init__(self, message: str, param: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+class Chat(Struct, frozen=True):
+    """What routing needs of a chat completions body."""
+
+    text: str
+    """The first PrefixLength characters of the messages' text."""
+    isolation: str | None
+    stream: bool
+    model: object
+    """As sent, of any type; UNSET when absent."""
+
+
+class _Part(Struct):
+    type: str = ""
+    text: str | None = None
+
+
+class _Message(Struct):
+    content: str | list[_Part] | None = None
+
+
+class _Body(Struct):
+    messages: list[_Message] | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+    stream: bool | None = None
+    prompt_cache_key: str | None = None
+
+
+class _LooseBody(Struct):
+    messages: Any = UNSET
+    model: Any = UNSET
+    stream: Any = None
+    prompt_cache_key: Any = None
+
+
+_typed = msgspec.json.Decoder(_Body)
+_loose = msgspec.json.Decoder(_LooseBody)
+
+
+def native_key(body: bytes, prefix_length: int, isolation: bytes | None) -> int | None:
+    """Return the 64-bit key of an invocation, or None when body and isolation id are both empty."""
+    if isolation is None:
+        return xxh3_64_intdigest(b"n" + body[:prefix_length]) if body else None
+    return xxh3_64_intdigest(b"N%d:%b%b" % (len(isolation), isolation, body[:prefix_length]))
+
+
+def chat_key(chat: Chat) -> int | None:
+    """Return the 64-bit key of a chat request, or None when it has neither text nor an isolation id."""
+    if chat.isolation is None:
+        return xxh3_64_intdigest(b"c" + chat.text.encode()) if chat.text else None
+    isolation = chat.isolation.encode()
+    return xxh3_64_intdigest(b"C%d:%b%b" % (len(isolation), isolation, chat.text.encode()))
+
+
+def read_chat(body: bytes, characters: int) -> Chat:
+    """Parse a chat body once, keeping ``characters`` of its text. Raises BadChat.
+
+    Strict where routing depends on it (an object, ``messages`` a list, ``prompt_cache_key`` a string); everything else
+    is the host's to judge.
+    """
+    if body.startswith(_BOM):
+        body = body[3:]
+    try:
+        if not body.isascii():
+            str(body, "utf-8")
+        typed = _typed.decode(body)
+    except msgspec.ValidationError:
+        return _read_loosely(body, characters)
+    except UnicodeDecodeError as error:
+        raise BadChat(f"the body is not UTF-8: byte {error.start} does not belong") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadChat(f"the body is not JSON: {_reason(error)}") from None
+    if typed.messages is UNSET:
+        raise BadChat("messages is required: a list of messages", "messages")
+    pieces: list[str] = []
+    room = characters
+    for message in typed.messages:
+        content = message.content
+        if isinstance(content, str):
+            pieces.append(content[:room])
+            room -= len(content)
+        elif content:
+            for part in content:
+                if part.type == "text" and part.text:
+                    pieces.append(part.text[:room])
+                    room -= len(part.text)
+                    if room <= 0:
+                        break
+        if room <= 0:
+            break
+    text = pieces[0] if len(pieces) == 1 else "".join(pieces)
+    return Chat(text, _isolation(typed.prompt_cache_key), typed.stream is True, typed.model)
+
+
+def _read_loosely(body: bytes, characters: int) -> Chat:
+    """Read a body whose messages have unusual types, taking text where there is some."""
+    try:
+        loose = _loose.decode(body)
+    except msgspec.ValidationError:
+        raise BadChat("the body must be a JSON object") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadChat(f"the body is not JSON: {_reason(error)}") from None
+    if not isinstance(loose.messages, list):
+        raise BadChat("messages is required: a list of messages", "messages")
+    text = "".join(_texts(loose.messages))[:characters]
+    return Chat(text, _isolation(loose.prompt_cache_key), loose.stream is True, loose.model)
+
+
+def _texts(messages: list[Any]) -> list[str]:
+    contents = [message.get("content") for message in messages if isinstance(message, dict)]
+    texts: list[str] = []
+    for content in contents:
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        if not isinstance(parts, list):
+            continue
+        for part in parts:
+            if isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str):
+                texts.append(part["text"])
+    return texts
+
+
+def _isolation(value: object) -> str | None:
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str):
+        raise BadChat("prompt_cache_key must be a string", "prompt_cache_key")
+    if len(value) > ISOLATION_CHARACTERS_MAX:
+        raise BadChat(
+            f"prompt_cache_key must have at most {ISOLATION_CHARACTERS_MAX} characters, it has {len(value)}",
+            "prompt_cache_key",
+        )
+    return value
+
+
+def _reason(error: Exception) -> str:
+    return "nested too deeply" if isinstance(error, RecursionError) else str(error)

@@ -1,0 +1,130 @@
+-- Admit requests, count and release them, for one endpoint, in one atomic step.
+-- KEYS   1 load: instance -> in flight; 2 ledger: worker/instance -> that worker's share, worker -> last sequence;
+--        3 leases: worker -> end of lease, ms of this clock
+-- ARGV   1 msgpack {worker, sequence, lease ms, renew, held or nil, {instance, delta, ...}, {admit, ...}}
+--        admit: {threshold (0 = fewest in flight), dice, complete (1 = all instances are listed), instance, ...}
+-- Result {status, corrections, live workers, position, outcome, ...two per admit..., then when renewing: instance, count, ...}
+--        status 0 done, 1 stale (an earlier sequence: nothing was done), 2 restate (no lease: nothing was done).
+--        position -1: all listed are at the threshold and the list is not complete.
+-- Cost   O(instances tried) per admit, O(log workers) per call; a lapsed or restating worker costs one pass of the ledger.
+local call = redis.call
+local load_key, ledger_key, leases_key = KEYS[1], KEYS[2], KEYS[3]
+local worker, sequence, lease, renew, held, deltas, admits = unpack(cmsgpack.unpack(ARGV[1]), 1, 7)
+local time = call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local corrections = 0
+local counts = {}
+
+local function count(instance)
+  local known = counts[instance]
+  if not known then
+    known = tonumber(call('HGET', load_key, instance) or 0)
+    counts[instance] = known
+  end
+  return known
+end
+
+-- Add delta to the worker's share and to the load. A share never falls below zero; what was asked beyond is a correction.
+local function add(who, instance, delta)
+  local field = who .. '/' .. instance
+  local share = tonumber(call('HGET', ledger_key, field) or 0)
+  if share + delta < 0 then
+    corrections = corrections - share - delta
+    delta = -share
+  end
+  if delta == 0 then return end
+  if share + delta == 0 then call('HDEL', ledger_key, field) else call('HSET', ledger_key, field, share + delta) end
+  local total = count(instance) + delta
+  if total < 0 then
+    corrections = corrections - total
+    total = 0
+  end
+  counts[instance] = total
+  if total == 0 then call('HDEL', load_key, instance) else call('HSET', load_key, instance, total) end
+end
+
+local function strike(who)
+  local prefix = who .. '/'
+  local fields = call('HGETALL', ledger_key)
+  for i = 1, #fields, 2 do
+    if string.sub(fields[i], 1, #prefix) == prefix then
+      add(who, string.sub(fields[i], #prefix + 1), -tonumber(fields[i + 1]))
+    end
+  end
+  call('HDEL', ledger_key, who)
+end
+
+if sequence <= tonumber(call('HGET', ledger_key, worker) or -1) then return {1, 0, 0} end
+if held then
+  strike(worker)
+elseif not call('ZSCORE', leases_key, worker) then
+  return {2, 0, 0}
+end
+call('ZADD', leases_key, now + lease, worker)
+for _, gone in ipairs(call('ZRANGEBYSCORE', leases_key, '-inf', now)) do
+  strike(gone)
+  call('ZREM', leases_key, gone)
+end
+call('HSET', ledger_key, worker, sequence)
+for i = 1, #(held or {}), 2 do add(worker, tostring(held[i]), held[i + 1]) end
+for i = 1, #deltas, 2 do add(worker, tostring(deltas[i]), deltas[i + 1]) end
+
+local function least(admit)
+  local fewest, tied = nil, {}
+  for i = 4, #admit do
+    local c = count(tostring(admit[i]))
+    if not fewest or c < fewest then fewest, tied = c, {i} elseif c == fewest then tied[#tied + 1] = i end
+  end
+  return tied[admit[2] % #tied + 1], 3
+end
+
+-- The rule of dataplane/routing/admission.py, pick.
+local function pick(admit)
+  local threshold = admit[1]
+  local home = count(tostring(admit[4]))
+  if home < threshold then return 4, 0 end
+  local free, total, n = nil, 0, #admit - 3
+  for i = 4, #admit do
+    local c = count(tostring(admit[i]))
+    total = total + c
+    if c < threshold then
+      if free then return count(tostring(admit[free])) <= c and free or i, 1 end
+      free = i
+    end
+  end
+  if admit[3] == 0 then
+    -- One free rank among the first is not yet the lighter of two: the caller lists all.
+    return nil
+  end
+  if free then return free, 1 end
+  local room, scale = 11 * total, 10 * n
+  if home * scale <= room then return 4, 2 end
+  local second = n > 1 and count(tostring(admit[5])) < home and 5 or 4
+  if count(tostring(admit[second])) * scale <= room then return second, 2 end
+  for i = 4, #admit do
+    if count(tostring(admit[i])) * scale <= room then return i, 2 end
+  end
+end
+
+local result = {0, 0, 0}
+for _, admit in ipairs(admits) do
+  local position, outcome
+  if admit[1] == 0 then position, outcome = least(admit) else position, outcome = pick(admit) end
+  if position then
+    add(worker, tostring(admit[position]), 1)
+    result[#result + 1] = position - 4
+    result[#result + 1] = outcome
+  else
+    result[#result + 1] = -1
+    result[#result + 1] = 2
+  end
+end
+result[2] = corrections
+if renew == 1 then
+  -- Keys outlive every lease that they record and no more: nothing of a deleted endpoint stays behind.
+  for _, key in ipairs(KEYS) do call('PEXPIRE', key, lease * 4) end
+  result[3] = call('ZCARD', leases_key)
+  local all = call('HGETALL', load_key)
+  for i = 1, #all do result[#result + 1] = tonumber(all[i]) end
+end
+return result

@@ -1,0 +1,143 @@
+"""This worker's side of one endpoint's counts: what it holds, what it has yet to tell the store, who waits.
+
+Pure bookkeeping; state/inflight.py moves it. ``held`` is the truth about this worker; the store's share for this worker
+is ``held`` less ``deltas`` whenever no call is on its way.
+"""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from contract import redis_keys
+from dataplane.routing.admission import Outcome, pick_alone, pick_least
+
+Granted = Callable[[int, Outcome, bool], None]
+"""Called with (position in the order, outcome, degraded) as soon as the request is counted."""
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Admit:
+    """One request that waits for its instance."""
+
+    __slots__ = ("complete", "dice", "everything", "granted", "numbers", "threshold")
+
+    def __init__(
+        self,
+        numbers: Sequence[int],
+        threshold: int,
+        dice: int,
+        granted: Granted,
+        everything: Callable[[], Sequence[int]] | None,
+    ) -> None:
+        self.numbers = numbers
+        """Instance numbers in order of preference."""
+        self.threshold = threshold
+        """0: fewest in flight."""
+        self.dice = dice
+        self.granted: Granted | None = granted
+        """None once it was decided."""
+        self.everything = everything
+        """Gives all instances in order when ``numbers`` are only the first; None when they are all."""
+
+
+class Ledger:
+    """See the module. ``sent`` is the one call on its way: the admits in it, or None."""
+
+    __slots__ = (
+        "deltas",
+        "held",
+        "keys",
+        "live_workers",
+        "others",
+        "queue",
+        "renew",
+        "restate",
+        "sent",
+        "sent_at",
+        "used_at",
+    )
+
+    def __init__(self, endpoint_id: str, now: float) -> None:
+        self.keys = (
+            redis_keys.load_key(endpoint_id).encode(),
+            redis_keys.ledger_key(endpoint_id).encode(),
+            redis_keys.leases_key(endpoint_id).encode(),
+        )
+        self.held: dict[int, int] = {}
+        self.deltas: dict[int, int] = {}
+        self.others: dict[int, int] = {}
+        self.live_workers = 1
+        self.queue: list[Admit] = []
+        self.sent: list[Admit] | None = None
+        self.sent_at = 0.0
+        self.used_at = now
+        self.renew = True
+        self.restate = True
+        """The store may not have this worker's share (first call, lost lease, lost reply): say all of it again."""
+
+    def hold(self, number: int) -> None:
+        self.held[number] = self.held.get(number, 0) + 1
+
+    def drop(self, number: int) -> None:
+        left = self.held[number] - 1
+        if left:
+            self.held[number] = left
+        else:
+            del self.held[number]
+
+    def change(self, number: int, delta: int) -> None:
+        """Note a change that the store has yet to be told."""
+        total = self.deltas.get(number, 0) + delta
+        if total:
+            self.deltas[number] = total
+        else:
+            self.deltas.pop(number, None)
+
+    @property
+    def has_news(self) -> bool:
+        return bool(self.queue or self.deltas)
+
+    def write_call(self, worker: str, sequence: int, lease_ms: int, now: float) -> bytes:
+        """Move the queue into ``sent`` and return the script's argument for it."""
+        held = _flat(self.held) if self.restate else None
+        deltas = [] if self.restate else _flat(self.deltas)
+        admits = [[a.threshold, a.dice, 0 if a.everything else 1, *a.numbers] for a in self.queue]
+        self.sent, self.queue, self.deltas = self.queue, [], {}
+        self.sent_at = now
+        renew, self.renew, self.restate = 1 if self.renew or self.restate else 0, False, False
+        return _encode([worker, sequence, lease_ms, renew, held, deltas, admits])
+
+    def decide_alone(self, admit: Admit) -> None:
+        """Decide without the store, on last known counts, and note it for later."""
+        own = [self.held.get(number, 0) for number in admit.numbers]
+        known = [count + self.others.get(number, 0) for count, number in zip(own, admit.numbers, strict=True)]
+        if admit.threshold:
+            share = -(-admit.threshold // self.live_workers)
+            position, outcome = pick_alone(own, known, share)
+        else:
+            position, outcome = pick_least(known, admit.dice)
+        number = admit.numbers[position]
+        self.hold(number)
+        self.change(number, 1)
+        grant(admit, position, outcome, degraded=True)
+
+    def learn(self, live_workers: int, load: Sequence[int]) -> None:
+        """Take the fleet's counts from a renewing reply, after its admits were entered into ``held``."""
+        self.live_workers = max(1, live_workers)
+        fleet = dict(zip(load[::2], load[1::2], strict=True))
+        self.others = {
+            number: others
+            for number, total in fleet.items()
+            if (others := total - self.held.get(number, 0) + self.deltas.get(number, 0)) > 0
+        }
+
+
+def grant(admit: Admit, position: int, outcome: Outcome, *, degraded: bool) -> None:
+    granted, admit.granted = admit.granted, None
+    assert granted is not None
+    granted(position, outcome, degraded)
+
+
+def _flat(counts: dict[int, int]) -> list[int]:
+    return [value for item in counts.items() for value in item]

@@ -1,0 +1,1 @@
+"""Bytes and sockets. No opinion about where a request goes."""
