@@ -13,7 +13,7 @@ _POLL_SECONDS = 0.01
 
 
 def free_port() -> int:
-    """Return a loopback TCP port that nobody listened on just now. Prefer port 0 where the server can report its own."""
+    """Return a loopback TCP port nobody listens on just now. Prefer port 0 where the server can report its own."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

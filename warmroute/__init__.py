@@ -1,0 +1,1 @@
+"""The command line, ``warmroute up``, and the launcher of embedded Postgres and Valkey."""
