@@ -1,0 +1,1 @@
+"""What each operation of the API means: one function each, in the caller's transaction. Nothing here sees HTTP."""

@@ -1,0 +1,1 @@
+"""Tables and queries. Raises the errors of the API; knows no rules."""

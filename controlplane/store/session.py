@@ -1,0 +1,117 @@
+"""Connections and transactions: one request or one task run is one transaction, committed when its block ends.
+
+Statements are prepared unnamed and never cached, so that a table altered under load and a pooler in transaction mode
+do no harm. A database that is away or does not answer becomes ServiceUnavailable within the transaction's budget.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import asyncpg  # type: ignore[import-untyped]
+from sqlalchemy import exc
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
+
+from controlplane.errors import ServiceError, ServiceUnavailable, ValidationException
+
+BUDGET_SECONDS = 4.5
+"""For one transaction of a request: a client of a database that is away has its 503 within 5 s."""
+
+_CONNECT_SECONDS = 3.0
+_POOL_SIZE = 10
+
+# Classes and codes of SQLSTATE (PostgreSQL manual, appendix A) that the caller can do nothing about but try again:
+# connection lost, transaction rolled back, resources short, statement cancelled or lock not had, operator intervened.
+_RETRYABLE = ("08", "40", "53", "57", "55P03", "25006")
+_NUL = ("22021", "22P05")
+
+
+class Database:
+    """The pool of connections to one Postgres. ``url`` is plain ``postgresql://``, also with ``?host=/socket/dir``."""
+
+    def __init__(self, url: str, *, pool_size: int = _POOL_SIZE) -> None:
+        self._connect = connector(url)
+        self.engine: AsyncEngine = create_async_engine(
+            "postgresql+asyncpg://",
+            connect_args={
+                "async_creator_fn": self._connect,
+                "prepared_statement_cache_size": 0,
+                "prepared_statement_name_func": lambda: "",
+            },
+            pool_size=pool_size,
+            max_overflow=pool_size,
+            pool_timeout=_CONNECT_SECONDS,
+            pool_pre_ping=True,
+        )
+
+    @asynccontextmanager
+    async def transaction(
+        self, *, budget_seconds: float = BUDGET_SECONDS, isolation: str | None = None
+    ) -> AsyncIterator[AsyncSession]:
+        """Open a transaction; commit at the end of the block, roll back when it raises.
+
+        Raises ServiceUnavailable when the database is away, does not answer within the budget, or gave up the
+        transaction for another's sake.
+        """
+        with outages():
+            async with (
+                asyncio.timeout(budget_seconds),
+                AsyncSession(self.engine, expire_on_commit=False) as session,
+                session.begin(),
+            ):
+                if isolation is not None:
+                    await session.connection(execution_options={"isolation_level": isolation})
+                yield session
+
+    async def listen(self) -> "asyncpg.Connection[Any]":
+        """Return a connection of its own, outside the pool, for LISTEN. The caller closes it."""
+        return await self._connect()
+
+    async def dispose(self) -> None:
+        await self.engine.dispose()
+
+
+def connector(url: str) -> Callable[..., Any]:
+    """Return an async function that opens one asyncpg connection to ``url``."""
+
+    async def connect(**_: Any) -> "asyncpg.Connection[Any]":
+        return await asyncpg.connect(dsn=url, timeout=_CONNECT_SECONDS, statement_cache_size=0)
+
+    return connect
+
+
+@contextmanager
+def outages() -> Iterator[None]:
+    """Turn what a driver raises for a database that is away or overloaded into ServiceUnavailable."""
+    try:
+        yield
+    except ServiceError:
+        raise
+    except exc.DBAPIError as error:
+        translated = _translate(error)
+        if translated is None:
+            raise
+        raise translated from error
+    except (exc.TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+        # TimeoutError and refused connections are OSErrors; asyncpg's own come from connecting.
+        raise _unavailable(error) from error
+
+
+def _translate(error: exc.DBAPIError) -> ServiceError | None:
+    state = str(getattr(error.orig, "sqlstate", "") or "")
+    if state in _NUL:
+        return ValidationException("Text must not contain the NUL character.")
+    if error.connection_invalidated or isinstance(error, exc.OperationalError | exc.InterfaceError):
+        return _unavailable(error)
+    if state.startswith(_RETRYABLE):
+        return _unavailable(error)
+    return None
+
+
+def _unavailable(error: Exception) -> ServiceUnavailable:
+    detail = str(getattr(error, "orig", None) or error) or type(error).__name__
+    return ServiceUnavailable(
+        "The service's database cannot be reached just now. Try again.",
+        log=f"database unavailable: {detail}",
+    )
