@@ -3,6 +3,8 @@
 For ``warmroute up`` and for tests. Not for production: one node, no TLS, and no passwords.
 """
 
+from warmroute.faults import Fault
 
-class EmbeddedError(Exception):
-    """An embedded server cannot be found, started or used. The message is one plain sentence that says what to do."""
+
+class EmbeddedError(Fault):
+    """An embedded server cannot be found, started or used. The message says what to do."""

@@ -23,7 +23,7 @@ NOBODY = 65534
 def main() -> None:
     """Take the identity, tie the process to its parent, and become the program. Returns only by an exception."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--parent", type=int, default=os.getppid(), help="the starter, as it knows itself")
     parser.add_argument("--signal", type=int, required=True)
     parser.add_argument("--identity", choices=("own", "namespace", "nobody"), default="own")
     parser.add_argument("--pipe", type=int, help="no PR_SET_PDEATHSIG here: end when this descriptor reads end of file")
@@ -34,9 +34,9 @@ def main() -> None:
     elif options.identity == "nobody":
         become_nobody()
     # After the identity: the kernel forgets the wish when the credentials change.
-    if options.pipe is None:
+    if options.pipe is None and sys.platform == "linux":
         _checked(_libc().prctl(_PR_SET_PDEATHSIG, options.signal, 0, 0, 0), "prctl")
-    else:
+    elif options.pipe is not None:
         _watch(options.pipe, options.signal)
     if os.getppid() != options.parent:
         sys.exit("the starter died first")

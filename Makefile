@@ -1,0 +1,56 @@
+# Daily commands. Everything is installed below .venv; `make run` and `make test` do the set-up they need.
+
+# The first of these that is new enough. Another one: make setup PYTHON=/path/to/python3.12
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+PYTEST_WORKERS ?= 2
+UV ?= uv
+BIN := .venv/bin
+READY := .venv/.set-up
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
+
+.PHONY: run test setup lint format check bench lock clean
+
+run: setup ## the whole product in the foreground; options: make run ARGS="--hosts 5"
+# Tied to make, so that a kill of make ends everything, too.
+	@$(BIN)/python -I -S warmroute/embedded/leash.py --signal 15 -- $(BIN)/warmroute up $(ARGS)
+
+test: check ## lint, types and the whole test suite; one part: make test ARGS=tests/contract
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) $(ARGS)
+
+check: lint
+	$(BIN)/mypy
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup ## the benchmarks; one part: make bench PART=name
+	@test -d benchmarks || { echo "This version has no benchmarks: there is no directory benchmarks/." >&2; exit 2; }
+	$(BIN)/python -m benchmarks $(PART)
+
+setup: $(READY)
+
+# pip checks every file against its hash; build.lock holds what builds the project itself.
+$(READY): requirements/dev.lock requirements/build.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and none was found on PATH." >&2; exit 2; }
+	@echo "Setting up .venv with the locked dependencies (once; about a minute)"
+	@$(PYTHON) -m venv .venv
+	@$(PIP) --require-hashes -r requirements/build.lock -r requirements/dev.lock
+	@$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@
+
+lock: ## choose new versions of all dependencies (needs uv)
+	for part in dev controlplane dataplane host; do \
+		$(UV) pip compile pyproject.toml --extra $$part --upgrade $(LOCK) \
+			$$(test $$part = dev || echo -c requirements/dev.lock) -o requirements/$$part.lock || exit 1; done
+	echo 'setuptools>=77' | $(UV) pip compile - --upgrade $(LOCK) -o requirements/build.lock
+
+LOCK := --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
+
+clean: ## remove what set-up, tests and builds leave; not the data of `make run`
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info

@@ -1,0 +1,139 @@
+"""``warmroute up``: the whole product on one machine, in the foreground, from an empty directory to a served endpoint.
+
+It only starts and watches processes and speaks to them over HTTP. Everything it starts ends with it, also when it is
+killed (embedded/leash.py). Data is kept in one directory, which one `up` may use at a time.
+"""
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from contract.settings import Settings
+from warmroute import demo, network, ports, ready_text
+from warmroute.children import BEHIND, FRONT, SERVERS, Children, Died, Part, Stopped, handled_signals
+from warmroute.embedded.directory import hold
+from warmroute.embedded.postgres import Postgres
+from warmroute.embedded.valkey import Valkey
+from warmroute.faults import Fault
+
+_HOST = "127.0.0.1"
+_START_SECONDS = 60.0
+"""For each part. On an idle machine the slowest takes one second."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to start."""
+
+    control_port: int
+    data_port: int
+    workers: int
+    hosts: int
+    """Simulated model hosts; with none there is no endpoint ``demo``."""
+    data_dir: Path
+
+
+def run(plan: Plan, settings: Settings, environ: Mapping[str, str]) -> int:
+    """Start everything, serve until a signal comes, end everything; return the exit code. Raises Fault at start."""
+    plan = replace(
+        plan,
+        control_port=network.claim_port(_HOST, plan.control_port, "--control-port"),
+        data_port=network.claim_port(_HOST, plan.data_port, "--data-port"),
+    )
+    ready = False
+    with hold(plan.data_dir), handled_signals() as signals:
+        logs = plan.data_dir / "logs"
+        logs.mkdir(exist_ok=True)
+        children = Children(logs, signals)
+        try:
+            began = time.monotonic()
+            _start(plan, settings, environ, children)
+            _say(ready_text.write(plan, settings, seconds=time.monotonic() - began))
+            ready = True
+            children.watch()
+        except Stopped:
+            _say("\nwarmroute: stopping")
+        except Died as death:
+            if not ready:
+                raise
+            print(f"warmroute: {death}", file=sys.stderr)
+            return 1
+        finally:
+            children.stop(lambda text: _say(f"warmroute: {text}"))
+    return 0
+
+
+def _start(plan: Plan, settings: Settings, environ: Mapping[str, str], children: Children) -> None:
+    _say(f"warmroute: starting; data is kept in {plan.data_dir}, logs in {children.logs}")
+    host_ports = ports.keep(plan.data_dir / "host-ports.json", plan.hosts)
+    for number, port in enumerate(host_ports, start=1):
+        plain = _environment(environ, "DATABASE_URL", "REDIS_URL")
+        children.start(f"host-{number}", ["host", "--port", str(port)], plain, stage=BEHIND)
+    redis_url = settings.redis_url or _embedded_valkey(plan, children)
+    database_url = settings.database_url or _embedded_postgres(plan, children)
+    # A worker never sees the database's credentials.
+    worker = _environment(environ, "DATABASE_URL", REDIS_URL=redis_url)
+    control = _environment(environ, DATABASE_URL=database_url, REDIS_URL=redis_url)
+    data_plane = ["dataplane", "--port", str(plan.data_port), "--workers", str(plan.workers)]
+    data_plane += ["--data-dir", str(plan.data_dir / "dataplane")]
+    # Beyond the drain itself: a worker needs a moment to give its counts back.
+    children.start("data plane", data_plane, worker, stage=FRONT, patience_seconds=settings.drain_seconds + 5)
+    migrate = children.start("migration", ["migrate"], control, stage=BEHIND)
+    children.finish(migrate, "the migration of the database", _START_SECONDS)
+    children.start("control plane", ["controlplane", "--port", str(plan.control_port)], control, stage=BEHIND)
+    control_url, data_url = network.url(_HOST, plan.control_port), network.url(_HOST, plan.data_port)
+    _await(children, control_url + "/health/ready", "the control plane was not ready")
+    for number, port in enumerate(host_ports, start=1):
+        _await(children, network.url(_HOST, port) + "/ping", f"simulated host {number} was not ready")
+    _await(children, data_url + "/health/ready", "the data plane was not ready")
+    demo.prepare(demo.ControlPlane(control_url), host_ports, children)
+    if plan.hosts:
+        demo.await_served(data_url, plan.workers, children)
+
+
+def _embedded_postgres(plan: Plan, children: Children) -> str:
+    server = Postgres(plan.data_dir / "postgres", log=children.log("postgres"))
+    url = server.start()
+    children.add(Part("embedded Postgres", server.log, server.poll, lambda: None, server.stop, 0, SERVERS))
+    return url
+
+
+def _embedded_valkey(plan: Plan, children: Children) -> str:
+    server = Valkey(plan.data_dir / "valkey", log=children.log("valkey"))
+    url = server.start()
+    children.add(Part("embedded Valkey", server.log, server.poll, lambda: None, server.stop, 0, SERVERS))
+    return url
+
+
+def _environment(environ: Mapping[str, str], *dropped: str, **added: str) -> dict[str, str]:
+    """Return a child's environment: without the settings ``dropped``, with those ``added``."""
+    kept = {name: value for name, value in environ.items() if name.removeprefix("WARMROUTE_") not in dropped}
+    return kept | {f"WARMROUTE_{name}": value for name, value in added.items()}
+
+
+def _await(children: Children, url: str, what: str) -> None:
+    children.wait_until(lambda: answers(url), _START_SECONDS, what)
+
+
+def answers(url: str) -> bool:
+    """Tell whether a GET of ``url`` answers 200 within a second."""
+    parts = urlsplit(url)
+    connection = HTTPConnection(str(parts.hostname), parts.port, timeout=1)
+    try:
+        connection.request("GET", parts.path)
+        return connection.getresponse().status == 200
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _say(text: str) -> None:
+    try:
+        print(text, flush=True)
+    except BrokenPipeError as error:
+        raise Fault("the terminal is gone") from error
