@@ -80,7 +80,9 @@ class Child:
             self.send(number)
             if self.wait(seconds):
                 return
-        self.send(signal.SIGKILL)
+        if self._process.poll() is None:
+            # The whole session: what it started must not stay behind either.
+            os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
         self._release_watcher()
 
@@ -94,6 +96,13 @@ class Child:
                 os.write(self._pipe, b"x")
             os.close(self._pipe)
             self._pipe = None
+
+
+def last_words(log: Path) -> str:
+    """Return the line of the log that most likely tells why a server ended, without its time stamp."""
+    lines = log_tail(log, 20).splitlines()
+    fatal = [line[line.index("FATAL:") :] for line in lines if "FATAL:" in line]
+    return (fatal or lines or ["it said nothing"])[-1]
 
 
 def log_tail(log: Path, lines: int = 5) -> str:
@@ -113,6 +122,6 @@ def run(program: Sequence[str | Path], *, log: Path, identity: str, environment:
             if time.monotonic() > deadline:
                 raise EmbeddedError(f"{what} did not end within 60 s; its output is in {log}")
         if child.poll() != 0:
-            raise EmbeddedError(f"{what} failed: {child.log_tail(3) or 'it said nothing'}")
+            raise EmbeddedError(f"{what} failed: {last_words(log)}; its log is {log}")
     finally:
         child.stop()

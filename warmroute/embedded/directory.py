@@ -4,13 +4,14 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import re
 import stat
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from warmroute.embedded import EmbeddedError
+from warmroute.embedded import EmbeddedError, leash
 
 _SOCKET_PATH_BYTES_MAX = 103 if sys.platform == "darwin" else 107
 """sizeof(sockaddr_un.sun_path) without its closing zero."""
@@ -46,12 +47,14 @@ def hold(directory: Path) -> Iterator[None]:
 
 
 def socket_dir(directory: Path, socket_name: str) -> Path:
-    """Return a private directory for a socket: inside ``directory``, or in the temporary one if its path is too long.
+    """Return a private directory for a socket: in ``directory``, or in /tmp if its path would be too long or odd.
 
-    The same answer at every start, so that a kill leaves nothing that piles up.
+    Clients split a host at commas and read its percent signs, so only plain characters go into a URL. The same
+    answer at every start, so that a kill leaves nothing that piles up.
     """
     inside = directory / "run"
-    if len(os.fsencode(inside / socket_name)) <= _SOCKET_PATH_BYTES_MAX:
+    fits = len(os.fsencode(inside / socket_name)) <= _SOCKET_PATH_BYTES_MAX
+    if fits and re.fullmatch(r"[A-Za-z0-9_./-]+", str(inside)):
         inside.mkdir(mode=0o700, exist_ok=True)
         return inside
     name = hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]
@@ -59,8 +62,9 @@ def socket_dir(directory: Path, socket_name: str) -> Path:
     with contextlib.suppress(FileExistsError):
         outside.mkdir(mode=0o700)
     found = outside.lstat()
-    # Somebody else may have put it there first.
-    if stat.S_ISDIR(found.st_mode) and found.st_uid in (os.getuid(), directory.stat().st_uid):
+    # Somebody else may have put it there first; root's Postgres may be nobody's (leash.py).
+    ours = (os.getuid(), leash.NOBODY) if os.getuid() == 0 else (os.getuid(),)
+    if stat.S_ISDIR(found.st_mode) and found.st_uid in ours:
         outside.chmod(0o700)
         return outside
     return Path(tempfile.mkdtemp(prefix="warmroute-", dir="/tmp"))

@@ -12,10 +12,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from urllib.parse import quote
 
 from warmroute.embedded import EmbeddedError, binaries, leash
-from warmroute.embedded.child import Child, run
+from warmroute.embedded.child import Child, last_words, run
 from warmroute.embedded.directory import socket_dir
 
 _SOCKET = ".s.PGSQL.5432"
@@ -68,7 +67,7 @@ class Postgres:
         except BaseException:
             self.stop()
             raise
-        return f"postgresql://postgres@/postgres?host={quote(str(sockets), safe='/')}"
+        return f"postgresql://postgres@/postgres?host={sockets}"
 
     def create(self) -> None:
         """Make the data directory unless it exists. Raises EmbeddedError when another major version made it."""
@@ -108,10 +107,9 @@ class Postgres:
             self._child.stop(*_STOP)
 
     def _settings(self, sockets: Path) -> dict[str, str]:
-        escaped = str(sockets).replace('"', '""')
         settings = {
             "listen_addresses": "",
-            "unix_socket_directories": f'"{escaped}"',
+            "unix_socket_directories": str(sockets),
             "unix_socket_permissions": "0700",
             "max_connections": "200",
         }
@@ -141,7 +139,7 @@ class Postgres:
             if time.monotonic() > deadline:
                 raise EmbeddedError(f"Postgres was not ready within {_READY_SECONDS:g} s; its log is {self.log}")
             time.sleep(0.005)
-        raise EmbeddedError(f"Postgres ended at its start: {self._child.log_tail(2)} (its log is {self.log})")
+        raise EmbeddedError(f"Postgres ended at its start: {last_words(self.log)}; its log is {self.log}")
 
 
 def needed_identity() -> str:

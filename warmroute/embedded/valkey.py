@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from warmroute.embedded import EmbeddedError, binaries
-from warmroute.embedded.child import Child
+from warmroute.embedded.child import Child, last_words
 
 _READY_SECONDS = 10.0
 _PORT_ATTEMPTS = 5
@@ -49,7 +49,7 @@ class Valkey:
             self._child.stop()
             # Between our look and its bind, another program may have taken the port.
             if attempt == attempts or "in use" not in self._child.log_tail(20):
-                raise EmbeddedError(f"Valkey did not start: {self._child.log_tail(2)} (its log is {self.log})")
+                raise EmbeddedError(f"Valkey did not start: {last_words(self.log)}; its log is {self.log}")
         raise AssertionError("unreachable")
 
     def poll(self) -> int | None:
