@@ -54,11 +54,12 @@ def _saturated(counts: Sequence[int]) -> int:
     room = 11 * sum(counts)
     scale = 10 * len(counts)
     second = 1 if len(counts) > 1 and counts[1] < counts[0] else 0
-    return next(rank for rank in (0, second, *range(len(counts))) if counts[rank] * scale <= room)
+    ranks: tuple[int, ...] = (0, second, *range(len(counts)))
+    return next(rank for rank in ranks if counts[rank] * scale <= room)
 
 
 def pick_least(counts: Sequence[int], dice: int) -> tuple[int, Outcome]:
-    """Return (position, outcome) of an instance with the fewest in flight, ties broken by ``dice`` (an integer >= 0)."""
+    """Return (position, outcome) of an instance with the fewest in flight; ``dice``, any integer >= 0, breaks ties."""
     least = min(counts)
     tied = [position for position, count in enumerate(counts) if count == least]
     return tied[dice % len(tied)], Outcome.LEAST_OUTSTANDING

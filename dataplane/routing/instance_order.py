@@ -24,29 +24,31 @@ _REMEMBERED_SMALL = 4_096
 class InstanceOrder:
     """The preference of every key over one variant's instances. Same identities, same orders, in every process."""
 
-    __slots__ = ("_remembered", "_remembered_max", "_seeds")
+    __slots__ = ("_numbers", "_remembered", "_remembered_max", "_seeds")
 
-    def __init__(self, identities: Sequence[str]) -> None:
+    def __init__(self, identities: Sequence[str], numbers: Sequence[int]) -> None:
+        """``numbers[i]`` is what stands for ``identities[i]`` in an order."""
         self._seeds = [xxh3_64_intdigest(identity.encode()) for identity in identities]
+        self._numbers = tuple(numbers)
         self._remembered: dict[int, tuple[int, ...]] = {}
         self._remembered_max = _REMEMBERED_SMALL if len(identities) <= _SMALL else SLOTS
 
     def first(self, key: int) -> tuple[int, ...]:
-        """Return the positions of the first RANKS instances for ``key`` (of all, when there are no more)."""
+        """Return the first RANKS instances for ``key`` (all, when there are no more), best first."""
         slot = key % SLOTS
         order = self._remembered.get(slot)
         if order is None:
             if len(self._remembered) >= self._remembered_max:
                 self._remembered.clear()
-            order = self._remembered[slot] = tuple(
-                nlargest(RANKS, range(len(self._seeds)), self._scores(slot).__getitem__)
-            )
+            best = nlargest(RANKS, range(len(self._seeds)), self._scores(slot).__getitem__)
+            order = self._remembered[slot] = tuple([self._numbers[position] for position in best])
         return order
 
     def all(self, key: int) -> tuple[int, ...]:
-        """Return the positions of all instances, best first. O(N log N); for keys whose first ranks are all busy."""
+        """Return all instances, best first. O(N log N); for keys whose first ranks are all busy."""
         scores = self._scores(key % SLOTS)
-        return tuple(sorted(range(len(scores)), key=scores.__getitem__, reverse=True))
+        best = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
+        return tuple([self._numbers[position] for position in best])
 
     def _scores(self, slot: int) -> list[int]:
         data = slot.to_bytes(_SLOT_BYTES, "little")

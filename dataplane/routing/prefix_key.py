@@ -15,6 +15,8 @@ from xxhash import xxh3_64_intdigest
 ISOLATION_CHARACTERS_MAX = 1024
 """Longest ``prompt_cache_key`` taken. OpenAI documents no limit; a key longer than this is refused, never cut."""
 
+PREFIX_LENGTH_MAX = 65_536
+
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -30,7 +32,7 @@ class Chat(Struct, frozen=True):
     """What routing needs of a chat completions body."""
 
     text: str
-    """The first PrefixLength characters of the messages' text."""
+    """The first PREFIX_LENGTH_MAX characters of the messages' text."""
     isolation: str | None
     stream: bool
     model: object
@@ -71,16 +73,17 @@ def native_key(body: bytes, prefix_length: int, isolation: bytes | None) -> int 
     return xxh3_64_intdigest(b"N%d:%b%b" % (len(isolation), isolation, body[:prefix_length]))
 
 
-def chat_key(chat: Chat) -> int | None:
+def chat_key(chat: Chat, prefix_length: int) -> int | None:
     """Return the 64-bit key of a chat request, or None when it has neither text nor an isolation id."""
+    text = chat.text[:prefix_length].encode()
     if chat.isolation is None:
-        return xxh3_64_intdigest(b"c" + chat.text.encode()) if chat.text else None
+        return xxh3_64_intdigest(b"c" + text) if text else None
     isolation = chat.isolation.encode()
-    return xxh3_64_intdigest(b"C%d:%b%b" % (len(isolation), isolation, chat.text.encode()))
+    return xxh3_64_intdigest(b"C%d:%b%b" % (len(isolation), isolation, text))
 
 
-def read_chat(body: bytes, characters: int) -> Chat:
-    """Parse a chat body once, keeping ``characters`` of its text. Raises BadChat.
+def read_chat(body: bytes) -> Chat:
+    """Parse a chat body once. Raises BadChat.
 
     Strict where routing depends on it (an object, ``messages`` a list, ``prompt_cache_key`` a string); everything else
     is the host's to judge.
@@ -92,7 +95,7 @@ def read_chat(body: bytes, characters: int) -> Chat:
             str(body, "utf-8")
         typed = _typed.decode(body)
     except msgspec.ValidationError:
-        return _read_loosely(body, characters)
+        return _read_loosely(body)
     except UnicodeDecodeError as error:
         raise BadChat(f"the body is not UTF-8: byte {error.start} does not belong") from None
     except (msgspec.DecodeError, RecursionError) as error:
@@ -100,7 +103,7 @@ def read_chat(body: bytes, characters: int) -> Chat:
     if typed.messages is UNSET:
         raise BadChat("messages is required: a list of messages", "messages")
     pieces: list[str] = []
-    room = characters
+    room = PREFIX_LENGTH_MAX
     for message in typed.messages:
         content = message.content
         if isinstance(content, str):
@@ -119,7 +122,7 @@ def read_chat(body: bytes, characters: int) -> Chat:
     return Chat(text, _isolation(typed.prompt_cache_key), typed.stream is True, typed.model)
 
 
-def _read_loosely(body: bytes, characters: int) -> Chat:
+def _read_loosely(body: bytes) -> Chat:
     """Read a body whose messages have unusual types, taking text where there is some."""
     try:
         loose = _loose.decode(body)
@@ -129,7 +132,7 @@ def _read_loosely(body: bytes, characters: int) -> Chat:
         raise BadChat(f"the body is not JSON: {_reason(error)}") from None
     if not isinstance(loose.messages, list):
         raise BadChat("messages is required: a list of messages", "messages")
-    text = "".join(_texts(loose.messages))[:characters]
+    text = "".join(_texts(loose.messages))[:PREFIX_LENGTH_MAX]
     return Chat(text, _isolation(loose.prompt_cache_key), loose.stream is True, loose.model)
 
 

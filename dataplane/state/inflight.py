@@ -206,12 +206,13 @@ class InFlight:
                 # Its caller was served without the store meanwhile: hand it back.
                 ledger.change(admit.numbers[position], -1)
             else:
-                ledger.hold(admit.numbers[position])
-                granted.append((admit, position, _OUTCOMES[outcome]))
+                number = admit.numbers[position]
+                ledger.hold(number)
+                granted.append((admit, number, _OUTCOMES[outcome]))
         if reply[2]:
             ledger.learn(reply[2], reply[3 + 2 * len(sent) :])
-        for admit, position, chosen in granted:
-            grant(admit, position, chosen, degraded=False)
+        for admit, number, chosen in granted:
+            grant(admit, number, chosen, degraded=False)
 
     # --- when the store is slow or away ------------------------------------------------------------------------------
 

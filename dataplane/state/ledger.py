@@ -12,7 +12,7 @@ from contract import redis_keys
 from dataplane.routing.admission import Outcome, pick_alone, pick_least
 
 Granted = Callable[[int, Outcome, bool], None]
-"""Called with (position in the order, outcome, degraded) as soon as the request is counted."""
+"""Called with (instance number, outcome, degraded) as soon as the request is counted."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -96,7 +96,7 @@ class Ledger:
 
     @property
     def has_news(self) -> bool:
-        return bool(self.queue or self.deltas)
+        return bool(self.queue or self.deltas or (self.restate and self.held))
 
     def write_call(self, worker: str, sequence: int, lease_ms: int, now: float) -> bytes:
         """Move the queue into ``sent`` and return the script's argument for it."""
@@ -120,7 +120,7 @@ class Ledger:
         number = admit.numbers[position]
         self.hold(number)
         self.change(number, 1)
-        grant(admit, position, outcome, degraded=True)
+        grant(admit, number, outcome, degraded=True)
 
     def learn(self, live_workers: int, load: Sequence[int]) -> None:
         """Take the fleet's counts from a renewing reply, after its admits were entered into ``held``."""
@@ -133,10 +133,10 @@ class Ledger:
         }
 
 
-def grant(admit: Admit, position: int, outcome: Outcome, *, degraded: bool) -> None:
+def grant(admit: Admit, number: int, outcome: Outcome, *, degraded: bool) -> None:
     granted, admit.granted = admit.granted, None
     assert granted is not None
-    granted(position, outcome, degraded)
+    granted(number, outcome, degraded)
 
 
 def _flat(counts: dict[int, int]) -> list[int]:

@@ -1,0 +1,203 @@
+"""What a worker answers: each request to its door; the doors that ask no host are answered here."""
+
+import asyncio
+import itertools
+import json
+import os
+from collections.abc import Callable
+
+from dataplane.access_log import Line
+from dataplane.api import faults
+from dataplane.api.chat import ChatCompletions
+from dataplane.api.faults import Answer, Fault, Refused
+from dataplane.api.native import Invoke, InvokeWithResponseStream
+from dataplane.api.paths import METHODS, Door, is_openai, resolve
+from dataplane.invoke import Exchange, Parts
+from dataplane.routing.routes import Routes
+from dataplane.wire.http import Request, status_line
+from dataplane.wire.server import ClientConnection, Responder
+
+REQUEST_ID_BYTES_MAX = 128
+"""Of a client's own X-Request-Id; a longer or unprintable one is replaced, since it goes into logs."""
+
+_POST = (b"POST",)
+_PROMETHEUS = b"content-type: text/plain; version=0.0.4; charset=utf-8\r\n"
+
+
+class Front:
+    """The service behind all client connections of a worker (``wire.server.Service``)."""
+
+    def __init__(self, parts: Parts, routes: Callable[[], Routes | None]) -> None:
+        self._parts = parts
+        self._routes = routes
+        self._invoke = Invoke()
+        self._stream = InvokeWithResponseStream()
+        self._chat = ChatCompletions()
+        self._ids = itertools.count(1)
+        self._id_prefix = os.urandom(8).hex()
+        self.connections: dict[ClientConnection, None] = {}
+        self.loop: asyncio.AbstractEventLoop = parts.loop
+        self.body_bytes_max = parts.settings.body_bytes_max
+        self.keep_alive_seconds = parts.settings.keep_alive_seconds
+        self.read_timeout_seconds = parts.settings.read_timeout_seconds
+        self.draining = False
+
+    # --- connections -------------------------------------------------------------------------------------------------
+
+    def opened(self, connection: ClientConnection) -> bool:
+        self.connections[connection] = None
+        return len(self.connections) <= self._parts.settings.connections_max
+
+    def closed(self, connection: ClientConnection) -> None:
+        self.connections.pop(connection, None)
+
+    # --- refusals of the wire ----------------------------------------------------------------------------------------
+
+    def refuse_early(self, request: Request, content_length: int | None) -> bytes | None:
+        """A body that is too large, or one that waits for 100-continue in vain, is not read at all."""
+        if content_length is not None and content_length > self.body_bytes_max:
+            reason = f"the request body of {content_length} bytes is over the limit of {self.body_bytes_max} bytes"
+            return self.refusal(request.target, 413, reason)
+        if request.header(b"expect") is None:
+            return None
+        door, name = resolve(request.target)
+        routes = self._routes()
+        if door is Door.UNKNOWN:
+            return self._whole(request.target, faults.NOT_FOUND, "There is no such path.")
+        if name and routes is not None and name not in routes.endpoints:
+            said = f"Endpoint {name} of account {routes.account_id} not found."
+            return self._whole(request.target, faults.VALIDATION, said)
+        return None
+
+    def refusal(self, target: bytes, status: int, reason: str) -> bytes:
+        return self._whole(target, faults.BY_STATUS[status], reason)
+
+    def _whole(self, target: bytes, fault: Fault, message: str) -> bytes:
+        status, headers, body = self._answer(target, fault, message)
+        self._count(Door.UNKNOWN, status)
+        return b"%b%bcontent-length: %d\r\nconnection: close\r\n\r\n%b" % (
+            status_line(status),
+            headers,
+            len(body),
+            body,
+        )
+
+    def _answer(self, target: bytes, fault: Fault, message: str, param: str | None = None) -> Answer:
+        if is_openai(target):
+            return faults.openai(fault, message, param)
+        return faults.native(fault, message)
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+
+    def handle(self, connection: ClientConnection, request: Request) -> Responder | None:
+        door, name = resolve(request.target)
+        request_id = self._request_id(request)
+        try:
+            if request.method not in METHODS.get(door, _POST):
+                wanted = METHODS.get(door, _POST)[0].decode()
+                fault = faults.NOT_FOUND if door is Door.UNKNOWN else faults.METHOD
+                raise Refused(fault, "There is no such path." if door is Door.UNKNOWN else f"Use {wanted} here.")
+            if door in (Door.INVOKE, Door.INVOKE_STREAM, Door.CHAT, Door.CHAT_BY_MODEL):
+                return self._begin(connection, request, door, name, request_id)
+            status, headers, body = self._plain(door, request)
+        except Refused as refused:
+            status, headers, body = self._answer(request.target, refused.fault, refused.message, refused.param)
+            self._note(connection, request, door, status, request_id, refused.message)
+        self._count(door, status)
+        ids = b"x-amzn-RequestId: %b\r\nx-request-id: %b\r\n" % (request_id, request_id)
+        connection.respond(status, headers + ids, body)
+        return None
+
+    def _begin(
+        self, connection: ClientConnection, request: Request, door: Door, name: str, request_id: bytes
+    ) -> Responder:
+        routes = self._routes()
+        if routes is None:
+            raise Refused(faults.UNAVAILABLE, "This worker has no routing table yet.")
+        if door is Door.INVOKE:
+            call = self._invoke.read(request, name)
+        elif door is Door.INVOKE_STREAM:
+            call = self._stream.read(request, name)
+        elif door is Door.CHAT:
+            if name not in routes.endpoints:
+                raise Refused(faults.VALIDATION, f"Endpoint {name} of account {routes.account_id} not found.")
+            call = self._chat.read(request, name)
+        else:
+            call = self._chat.read(request, None)
+            if call.endpoint_name not in routes.endpoints:
+                shown = call.endpoint_name[:64]
+                raise Refused(
+                    faults.MODEL_UNKNOWN, f"The model '{shown}' does not exist: no endpoint has this name.", "model"
+                )
+        exchange = Exchange(self._parts, connection, request, call, request_id)
+        exchange.begin(routes)
+        return exchange
+
+    def _plain(self, door: Door, request: Request) -> Answer:
+        routes = self._routes()
+        if door is Door.LIVE:
+            return _json(200, {"status": "live"})
+        if door is Door.READY:
+            return self._ready(routes)
+        if door is Door.METRICS:
+            return (
+                200,
+                b"content-type: text/plain; version=0.0.4; charset=utf-8\r\n",
+                self._parts.metrics.text().encode(),
+            )
+        if door is Door.MODELS:
+            if routes is None:
+                raise Refused(faults.UNAVAILABLE, "This worker has no routing table yet.")
+            return _json(200, {"object": "list", "data": _models(routes)})
+        if door is Door.INVOKE_ASYNC:
+            raise Refused(faults.VALIDATION, "InvokeEndpointAsync is not supported by this version.")
+        if door is Door.CHAT_COMPONENT:
+            raise Refused(faults.VALIDATION, "Inference components are not supported by this version.")
+        raise Refused(faults.NOT_FOUND, "There is no such path.")
+
+    def _ready(self, routes: Routes | None) -> Answer:
+        if self.draining:
+            return _json(503, {"status": "draining"})
+        if routes is None:
+            why = "no routing table yet: is a control plane running with the same WARMROUTE_REDIS_URL?"
+            return _json(503, {"status": "waiting", "reason": why})
+        body = {"status": "ready", "generation": routes.table.generation, "store": self._parts.in_flight.state.value}
+        return _json(200, body)
+
+    def _request_id(self, request: Request) -> bytes:
+        given = request.header(b"x-request-id")
+        if given and len(given) <= REQUEST_ID_BYTES_MAX and given.isascii() and given.decode().isprintable():
+            return given
+        return b"%b-%d" % (self._id_prefix.encode(), next(self._ids))
+
+    def _count(self, door: Door, status: int) -> None:
+        self._parts.metrics.count("requests_total", ("", door.value, str(status)))
+
+    def _note(
+        self, connection: ClientConnection, request: Request, door: Door, status: int, request_id: bytes, why: str
+    ) -> None:
+        now = self.loop.time()
+        self._parts.log.write(
+            Line(
+                at=now,
+                request_id=request_id.decode(),
+                route=door.value,
+                status=status,
+                attempts=0,
+                request_bytes=len(request.body),
+                total_ms=round((now - request.received_at) * 1e3, 3),
+                reason=why[:200],
+                client=connection.peer,
+            )
+        )
+
+
+def _models(routes: Routes) -> list[dict[str, object]]:
+    return [
+        {"id": endpoint.name, "object": "model", "created": endpoint.created, "owned_by": "warmroute"}
+        for endpoint in routes.endpoints.values()
+    ]
+
+
+def _json(status: int, body: dict[str, object]) -> Answer:
+    return status, b"content-type: application/json\r\n", json.dumps(body).encode()

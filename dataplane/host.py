@@ -1,0 +1,43 @@
+"""A model host in words: where it listens, and how an exchange with it can fail. Pure; a leaf."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a host listens and how it is named to itself."""
+
+    host: str
+    port: int
+    tls: bool
+    authority: bytes
+    """For the Host header: the host's own name, never the client's."""
+    path: bytes
+    """Prefix of every path, without a trailing slash."""
+
+    @classmethod
+    def of(cls, base_url: str) -> "Address":
+        parts = urlsplit(base_url)
+        tls = parts.scheme == "https"
+        host = parts.hostname or ""
+        port = parts.port or (443 if tls else 80)
+        return cls(host, port, tls, parts.netloc.rpartition("@")[2].encode(), parts.path.rstrip("/").encode())
+
+
+class Failure(StrEnum):
+    """How an exchange with a host failed, in the order of what the host may have done."""
+
+    REFUSED = "refused"
+    """No connection: refused, unreachable, or not made in time. The host saw nothing."""
+    STALE = "stale"
+    """The idle connection was closed by the host before anything was sent on it."""
+    LOST = "lost"
+    """The connection ended after the request was sent, before any byte of an answer. The host may have run it."""
+    SILENT = "silent"
+    """No answer in time. The host may still be running it."""
+    MALFORMED = "malformed"
+    """What came is no HTTP answer."""
+    BROKEN = "broken"
+    """The answer ended or stalled in its middle."""

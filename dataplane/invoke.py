@@ -1,0 +1,487 @@
+"""The life of one request, top to bottom: choose, count, deliver, answer, release. The only file that knows all steps.
+
+Callbacks, no coroutine: each step is called by the one that finished before it. Whatever ends a request, it ends in
+``_end``, which gives back the count and writes the log line, once.
+"""
+
+import asyncio
+import random
+from dataclasses import dataclass
+from typing import Protocol
+
+from contract.routing_table import Strategy
+from contract.settings import Settings
+from dataplane.access_log import AccessLog, Line
+from dataplane.api import faults
+from dataplane.api.call import Call, Context, Head
+from dataplane.api.faults import Fault, Refused
+from dataplane.host import Failure
+from dataplane.metrics import Metrics
+from dataplane.routing.admission import Outcome
+from dataplane.routing.prefix_key import chat_key, native_key
+from dataplane.routing.retry import Next, next_step
+from dataplane.routing.routes import EndpointRoutes, Routes, VariantRoutes
+from dataplane.routing.variant import choose_variant
+from dataplane.state.budget import RetryBudget
+from dataplane.state.health import Health
+from dataplane.state.inflight import InFlight
+from dataplane.wire.host_connection import HostConnection
+from dataplane.wire.http import Headers, Request
+from dataplane.wire.pool import Pool
+
+COLLECT_BYTES_MAX = 65_536
+"""Of a host's error answer; ModelError quotes 2,048 characters of it."""
+
+
+class Client(Protocol):
+    """What an exchange asks of the client's connection."""
+
+    peer: str
+
+    def respond(self, status: int, headers: bytes, body: bytes) -> None: ...
+    def start(self, status: int, headers: bytes, content_length: int | None) -> None: ...
+    def send(self, data: bytes) -> None: ...
+    def finish(self) -> None: ...
+    def abort(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a worker gives its exchanges. One owner each; an exchange owns nothing but itself."""
+
+    loop: asyncio.AbstractEventLoop
+    settings: Settings
+    in_flight: InFlight
+    pool: Pool
+    health: Health
+    budget: RetryBudget
+    metrics: Metrics
+    log: AccessLog
+    exchanges: "dict[Exchange, None]"
+    dice: random.Random
+
+
+class Exchange:
+    """One request and its answer. ``check`` is called by the worker's sweep and enforces the time limits."""
+
+    __slots__ = (
+        "_answer_bytes",
+        "_attempts",
+        "_call",
+        "_client",
+        "_collected",
+        "_connecting",
+        "_context",
+        "_degraded",
+        "_ended",
+        "_endpoint",
+        "_failure",
+        "_first_byte_at",
+        "_head",
+        "_held",
+        "_host",
+        "_host_status",
+        "_key",
+        "_last_byte_at",
+        "_number",
+        "_outcome",
+        "_parts",
+        "_paused",
+        "_reason",
+        "_request",
+        "_request_id",
+        "_sent_at",
+        "_tried",
+        "_variant",
+    )  # fmt: skip
+
+    def __init__(self, parts: Parts, client: Client, request: Request, call: Call, request_id: bytes) -> None:
+        self._parts = parts
+        self._client = client
+        self._request = request
+        self._call = call
+        self._request_id = request_id
+        self._endpoint: EndpointRoutes | None = None
+        self._variant: VariantRoutes | None = None
+        self._context: Context | None = None
+        self._key: int | None = None
+        self._number = -1
+        self._tried: tuple[int, ...] = ()
+        self._attempts = 0
+        self._outcome = Outcome.RANDOM
+        self._degraded = False
+        self._held = False
+        self._connecting: asyncio.Task[None] | None = None
+        self._host: HostConnection | None = None
+        self._host_status = 0
+        self._head: Head | None = None
+        self._collected: list[bytes] | None = None
+        self._answer_bytes = 0
+        self._sent_at = 0.0
+        self._first_byte_at = 0.0
+        self._last_byte_at = 0.0
+        self._paused = False
+        self._failure = ""
+        self._reason = ""
+        self._ended = False
+
+    # --- choose ------------------------------------------------------------------------------------------------------
+
+    def begin(self, routes: Routes) -> None:
+        """Find the variant and its instance; raises Refused when there is none."""
+        call = self._call
+        endpoint = routes.endpoints.get(call.endpoint_name)
+        if endpoint is None:
+            raise Refused(faults.VALIDATION, f"Endpoint {call.endpoint_name} of account {routes.account_id} not found.")
+        variant = choose_variant(endpoint.variants, call.target_variant, self._parts.dice.random())
+        if variant is None:
+            raise Refused(faults.VALIDATION, _no_variant(endpoint, call.target_variant))
+        self._endpoint, self._variant = endpoint, variant
+        self._context = Context(routes.account_id, routes.region, endpoint.name, variant.name)
+        if variant.strategy is Strategy.PREFIX_AWARE:
+            if call.chat is not None:
+                self._key = chat_key(call.chat, variant.prefix_length)
+            else:
+                self._key = native_key(self._request.body, variant.prefix_length, call.isolation)
+        self._parts.exchanges[self] = None
+        self._parts.budget.earn()
+        self._choose()
+
+    def _choose(self) -> None:
+        """Ask for an instance that was not tried; set-aside ones only when there are no others."""
+        variant, parts = self._variant, self._parts
+        assert variant is not None
+        assert self._endpoint is not None
+        candidates = self._available(variant.numbers)
+        if not candidates:
+            self._fail(
+                faults.UNAVAILABLE, f"No instance of variant {variant.name} can be reached. {self._reason}".strip()
+            )
+        elif len(candidates) == 1:
+            self._count(candidates[0], Outcome.SINGLE)
+        elif variant.strategy is Strategy.RANDOM:
+            self._count(candidates[int(parts.dice.random() * len(candidates))], Outcome.RANDOM)
+        elif self._key is None:
+            parts.in_flight.admit(self._endpoint.id, candidates, 0, parts.dice.getrandbits(30), self._granted)
+        else:
+            self._choose_by_prefix(variant, self._key)
+
+    def _choose_by_prefix(self, variant: VariantRoutes, key: int) -> None:
+        assert self._endpoint is not None
+        first = self._available(variant.order.first(key))
+        everything = None
+        if variant.is_long:
+            if not first:
+                first = self._available(variant.order.all(key))
+            else:
+                everything = lambda: self._available(variant.order.all(key))  # noqa: E731
+        self._parts.in_flight.admit(self._endpoint.id, first, variant.threshold, 0, self._granted, everything)
+
+    def _available(self, numbers: tuple[int, ...]) -> tuple[int, ...]:
+        out = self._parts.health.out
+        if not out and not self._tried:
+            return numbers
+        variant = self._variant
+        assert variant is not None
+        untried = tuple([number for number in numbers if number not in self._tried])
+        if not out:
+            return untried
+        healthy = tuple([n for n in untried if variant.instances[variant.positions[n]].identity not in out])
+        if healthy or len(numbers) < len(variant.numbers):
+            return healthy
+        return untried
+
+    def _count(self, number: int, outcome: Outcome) -> None:
+        assert self._endpoint is not None
+        self._parts.in_flight.count(self._endpoint.id, number)
+        self._granted(number, outcome, False)
+
+    def _granted(self, number: int, outcome: Outcome, degraded: bool) -> None:
+        """The request is counted on ``number``: deliver it there, or give it back if the client has left."""
+        assert self._variant is not None
+        assert self._endpoint is not None
+        if self._ended:
+            self._parts.in_flight.release(self._endpoint.id, number)
+            return
+        self._held = True
+        self._number = number
+        if outcome is Outcome.LEAST_OUTSTANDING and self._variant.strategy is Strategy.PREFIX_AWARE:
+            outcome = Outcome.NO_KEY
+        self._outcome, self._degraded = outcome, degraded
+        address = self._variant.addresses[self._variant.positions[number]]
+        host = self._parts.pool.lease_idle(address)
+        if host is not None:
+            self._deliver(host)
+        else:
+            self._connecting = self._parts.pool.connect(address, self._connected)
+
+    # --- deliver -----------------------------------------------------------------------------------------------------
+
+    def _connected(self, host: HostConnection | None, reason: str) -> None:
+        self._connecting = None
+        if host is not None:
+            self._deliver(host)
+        else:
+            self.host_failed(Failure.REFUSED, f"{self._identity} refused the connection: {reason}")
+
+    def _deliver(self, host: HostConnection) -> None:
+        assert self._variant is not None
+        self._host = host
+        self._attempts += 1
+        self._sent_at = self._last_byte_at = self._parts.loop.time()
+        address = self._variant.addresses[self._variant.positions[self._number]]
+        body = self._request.body
+        head = b"POST %b%b HTTP/1.1\r\nHost: %b\r\n%bX-Request-Id: %b\r\nContent-Length: %d\r\n\r\n" % (
+            address.path,
+            self._call.api.host_path,
+            address.authority,
+            self._call.headers,
+            self._request_id,
+            len(body),
+        )
+        host.send(self, head, body)
+
+    # --- answer ------------------------------------------------------------------------------------------------------
+
+    def host_head(self, status: int, headers: Headers) -> None:
+        assert self._variant is not None
+        self._first_byte_at = self._last_byte_at = self._parts.loop.time()
+        self._host_status = status
+        if status >= 500:
+            self._note_failure()
+        else:
+            self._parts.health.succeeded(self._identity)
+        head = self._head = self._call.api.answer_head(status, headers, self._variant.name, self._request_id)
+        if head is None:
+            self._collected = []
+        else:
+            self._client.start(head.status, head.headers, head.content_length)
+
+    def host_body(self, data: bytes) -> None:
+        self._last_byte_at = self._parts.loop.time()
+        self._answer_bytes += len(data)
+        if self._collected is None:
+            self._client.send(self._call.api.answer_part(data))
+        elif self._answer_bytes <= COLLECT_BYTES_MAX:
+            self._collected.append(data)
+        elif self._host is not None:
+            # An error answer without end: what it says is not worth reading on.
+            host, self._host = self._host, None
+            host.cancel()
+            self._answer_whole(whole=False)
+
+    def host_done(self) -> None:
+        self._host = None
+        if self._collected is None:
+            assert self._head is not None
+            status = self._head.status
+            self._end(status)
+            self._client.finish()
+        else:
+            self._answer_whole(whole=True)
+
+    def host_failed(self, failure: Failure, reason: str) -> None:
+        """The delivery failed: try another instance where that is safe, else say so."""
+        self._host = None
+        self._failure, self._reason = failure.value, reason
+        self._count_failure(failure)
+        if self._head is not None:
+            self._break_off(failure, reason)
+            return
+        if self._collected is not None:
+            self._answer_whole(whole=False)
+            return
+        assert self._variant is not None
+        parts = self._parts
+        left = len(self._variant.numbers) - len(self._tried) - 1
+        deadline = self._request.received_at + parts.settings.connect_timeout_seconds
+        step = next_step(failure, left, parts.budget.left, deadline - parts.loop.time())
+        if step is Next.OTHER:
+            assert self._endpoint is not None
+            parts.budget.spend()
+            parts.metrics.count("retries_total", (self._endpoint.name,))
+            self._tried = (*self._tried, self._number)
+            self._release()
+            self._choose()
+        elif failure is Failure.REFUSED:
+            self._fail(faults.UNAVAILABLE, f"No instance of variant {self._variant.name} can be reached.")
+        elif failure is Failure.SILENT:
+            self._fail(faults.MODEL_TIMEOUT, _TIMED_OUT)
+        else:
+            self._fail(faults.MODEL, _say(failure))
+
+    def _answer_whole(self, *, whole: bool) -> None:
+        assert self._context is not None
+        body = b"".join(self._collected or ())
+        status, headers, answer = self._call.api.answer_whole(self._host_status, body, whole, self._context)
+        self._end(status)
+        self._client.respond(status, headers + self._ids(), answer)
+
+    def _break_off(self, failure: Failure, reason: str) -> None:
+        """The answer's head is with the client: let it see that the rest is missing, in its API's own form."""
+        assert self._head is not None
+        ends = False
+        if self._head.is_stream:
+            timed_out = failure is Failure.SILENT
+            words, ends = self._call.api.broken_part(_TIMED_OUT if timed_out else _say(failure), timed_out)
+            if words:
+                self._client.send(words)
+        self._end(self._head.status)
+        if ends:
+            self._client.finish()
+        else:
+            self._client.abort()
+
+    def _fail(self, fault: Fault, message: str, param: str | None = None) -> None:
+        status, headers, body = self._call.api.failure(fault, message, param, self._context)
+        self._end(status)
+        self._client.respond(status, headers + self._ids(), body)
+
+    def _ids(self) -> bytes:
+        return b"x-amzn-RequestId: %b\r\nx-request-id: %b\r\n" % (self._request_id, self._request_id)
+
+    # --- the client's side -------------------------------------------------------------------------------------------
+
+    def client_gone(self) -> None:
+        """The client has left: the host is told by the end of its connection."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+            self._connecting = None
+        if self._host is not None:
+            self._host.cancel()
+            self._host = None
+        self._end(499)
+
+    def pause(self) -> None:
+        self._paused = True
+        if self._host is not None:
+            self._host.pause()
+
+    def resume(self) -> None:
+        self._paused = False
+        self._last_byte_at = self._parts.loop.time()
+        if self._host is not None:
+            self._host.resume()
+
+    # --- limits ------------------------------------------------------------------------------------------------------
+
+    def check(self, now: float) -> None:
+        """End the exchange when one of its time limits has passed."""
+        if self._host is None:
+            return
+        settings = self._parts.settings
+        if not self._first_byte_at:
+            first = settings.first_byte_timeout_seconds if self._call.is_stream else settings.invoke_timeout_seconds
+            late = now - self._sent_at > first
+        elif self._call.is_stream or (self._head is not None and self._head.is_stream):
+            late = now - self._sent_at > settings.stream_timeout_seconds or (
+                not self._paused and now - self._last_byte_at > settings.idle_timeout_seconds
+            )
+        else:
+            late = now - self._sent_at > settings.invoke_timeout_seconds
+        if late:
+            self.cut("no answer in time")
+
+    def cut(self, reason: str) -> None:
+        """End the exchange as timed out: the host's connection is closed, the client told."""
+        if self._host is not None:
+            host, self._host = self._host, None
+            host.cancel()
+            self.host_failed(Failure.SILENT, f"{self._identity}: {reason}")
+        elif not self._ended:
+            if self._connecting is not None:
+                self._connecting.cancel()
+                self._connecting = None
+            self._fail(faults.UNAVAILABLE, "The worker is stopping.")
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _identity(self) -> str:
+        assert self._variant is not None
+        return self._variant.instances[self._variant.positions[self._number]].identity
+
+    def _note_failure(self) -> None:
+        if self._parts.health.failed(self._identity, self._parts.loop.time()):
+            self._parts.metrics.count("ejections_total", (self._identity,))
+
+    def _count_failure(self, failure: Failure) -> None:
+        assert self._endpoint is not None
+        parts, identity = self._parts, self._identity
+        parts.metrics.count("host_failures_total", (self._endpoint.name, identity, failure.value))
+        if failure is Failure.REFUSED:
+            if parts.health.refused(identity, parts.loop.time()):
+                parts.metrics.count("ejections_total", (identity,))
+        elif self._head is None and self._collected is None:
+            self._note_failure()
+
+    def _release(self) -> None:
+        if self._held:
+            self._held = False
+            assert self._endpoint is not None
+            self._parts.in_flight.release(self._endpoint.id, self._number)
+
+    def _end(self, status: int) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        self._release()
+        self._parts.exchanges.pop(self, None)
+        self._measure(status)
+
+    def _measure(self, status: int) -> None:
+        assert self._endpoint is not None
+        assert self._variant is not None
+        metrics, now, began = self._parts.metrics, self._parts.loop.time(), self._request.received_at
+        endpoint, variant, outcome = self._endpoint.name, self._variant, self._outcome.name.lower()
+        metrics.count("requests_total", (endpoint, self._call.api.label, str(status)))
+        if self._sent_at:
+            metrics.count("route_decisions_total", (endpoint, variant.name, variant.strategy.value, outcome))
+            metrics.observe("router_seconds", (outcome,), self._sent_at - began)
+            if self._degraded:
+                metrics.count("route_degraded_total", (endpoint, variant.name))
+        if self._first_byte_at:
+            metrics.observe("first_byte_seconds", (endpoint, outcome), self._first_byte_at - began)
+        metrics.observe("request_seconds", (endpoint,), now - began)
+        self._parts.log.write(
+            Line(
+                at=now,
+                request_id=self._request_id.decode("ascii"),
+                route=self._call.api.label,
+                status=status,
+                endpoint=endpoint,
+                variant=variant.name,
+                instance=self._identity if self._number >= 0 else "",
+                outcome=outcome + "_degraded" if self._degraded else outcome,
+                attempts=self._attempts,
+                request_bytes=len(self._request.body),
+                answer_bytes=self._answer_bytes,
+                first_byte_ms=round((self._first_byte_at - began) * 1e3, 3) if self._first_byte_at else 0.0,
+                total_ms=round((now - began) * 1e3, 3),
+                failure=self._failure,
+                reason=self._reason,
+                client=self._client.peer,
+            )
+        )
+
+
+_TIMED_OUT = (
+    "Your invocation timed out while waiting for a response from container primary. Review the latency metrics for "
+    "each container in Amazon CloudWatch, resolve the issue, and try again."
+)
+
+
+def _say(failure: Failure) -> str:
+    return {
+        Failure.LOST: "The model host closed the connection before it answered.",
+        Failure.MALFORMED: "The model host's answer is not valid HTTP.",
+        Failure.BROKEN: "The model host's answer ended in the middle.",
+        Failure.SILENT: _TIMED_OUT,
+    }.get(failure, "The model host could not be reached.")
+
+
+def _no_variant(endpoint: EndpointRoutes, target: str | None) -> str:
+    if target is not None:
+        names = ", ".join(variant.name for variant in endpoint.variants)
+        return f"Variant {target} of endpoint {endpoint.name} not found; its variants are {names}."
+    return f"All variants of endpoint {endpoint.name} have weight 0; name one with TargetVariant."

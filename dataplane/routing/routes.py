@@ -1,0 +1,68 @@
+"""The routing table, made ready for requests: names to endpoints, numbers in order, addresses parsed. Immutable."""
+
+from contract.routing_table import Endpoint, Instance, RoutingTable, Strategy, Variant
+from dataplane.host import Address
+from dataplane.routing.instance_order import RANKS, InstanceOrder
+
+
+class VariantRoutes:
+    """One variant with what each request needs of it."""
+
+    __slots__ = ("addresses", "instances", "name", "numbers", "order", "positions", "prefix_length", "strategy",
+                 "threshold", "weight")  # fmt: skip
+
+    def __init__(self, variant: Variant) -> None:
+        self.name = variant.name
+        self.weight = variant.weight
+        self.strategy: Strategy = variant.strategy
+        self.prefix_length = variant.prefix_length or 0
+        self.threshold = variant.concurrency_threshold or 0
+        self.instances: tuple[Instance, ...] = variant.instances
+        self.numbers = tuple(instance.number for instance in variant.instances)
+        self.positions = {number: position for position, number in enumerate(self.numbers)}
+        self.addresses = tuple(Address.of(instance.base_url) for instance in variant.instances)
+        self.order = InstanceOrder([instance.identity for instance in variant.instances], self.numbers)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the first ranks are not all of them."""
+        return len(self.numbers) > RANKS
+
+
+class EndpointRoutes:
+    """One endpoint."""
+
+    __slots__ = ("created", "id", "name", "variants")
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.name = endpoint.name
+        self.id = endpoint.id
+        self.created = endpoint.created
+        self.variants = tuple(VariantRoutes(variant) for variant in endpoint.variants)
+
+
+class Routes:
+    """One whole table. Requests keep the one they started with."""
+
+    __slots__ = ("account_id", "addresses", "endpoints", "region", "table")
+
+    def __init__(self, table: RoutingTable) -> None:
+        self.table = table
+        self.account_id = table.account_id
+        self.region = table.region
+        self.endpoints = {endpoint.name: EndpointRoutes(endpoint) for endpoint in table.endpoints}
+        self.addresses = {
+            address
+            for endpoint in self.endpoints.values()
+            for variant in endpoint.variants
+            for address in variant.addresses
+        }
+
+    def instances(self) -> "dict[str, tuple[Instance, str]]":
+        """Return identity -> (instance, ping path)."""
+        return {
+            instance.identity: (instance, variant.ping_path)
+            for endpoint in self.table.endpoints
+            for variant in endpoint.variants
+            for instance in variant.instances
+        }

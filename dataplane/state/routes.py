@@ -1,0 +1,190 @@
+"""The routing table this worker serves: read on notice and by timer, swapped whole, kept on disk, reported.
+
+A lost notice, a Redis that lost the table and a fresh worker all take the same way: look, compare, swap. What changes
+here: ``current``, the reference to an immutable Routes; only ``_apply`` changes it.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, cast
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from contract import redis_keys
+from contract.routing_table import RoutingTable, UnreadableTable, decode, encode
+from dataplane.routing.routes import Routes
+
+logger = logging.getLogger(__name__)
+
+_REPORT = """
+local time = redis.call('TIME')
+redis.call('ZADD', KEYS[1], time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[2], ARGV[1])
+redis.call('HSET', KEYS[2], ARGV[1], ARGV[3])
+"""
+_WITHDRAW = "redis.call('ZREM', KEYS[1], ARGV[1]) redis.call('HDEL', KEYS[2], ARGV[1])"
+"""In the clock of Redis, so that the workers' own clocks do not matter."""
+
+FILE = "routing-table"
+
+
+class RouteWatcher:
+    """Keeps ``current`` as new as Redis allows. ``applied`` is called after each swap."""
+
+    def __init__(
+        self,
+        client: "Redis",
+        worker: str,
+        resync_seconds: float,
+        lease_seconds: float,
+        directory: Path | None,
+        applied: Callable[[Routes], None],
+    ) -> None:
+        self._client = client
+        self._worker = worker
+        self._resync_seconds = resync_seconds
+        self._lease_seconds = lease_seconds
+        self._file = directory / FILE if directory is not None else None
+        self._applied = applied
+        self._tasks: list[asyncio.Task[None]] = []
+        self._reachable = True
+        self._wake = asyncio.Event()
+        self.current: Routes | None = None
+
+    async def start(self) -> None:
+        """Look once, fall back on the file, then keep looking in the background."""
+        await self._look()
+        if self.current is None:
+            self._read_file()
+        self._tasks = [
+            asyncio.create_task(self._resync()),
+            asyncio.create_task(self._listen()),
+            asyncio.create_task(self._keep_reporting()),
+        ]
+
+    async def stop(self) -> None:
+        """Stop, and tell the control plane not to wait for this worker."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        with contextlib.suppress(RedisError, OSError, TimeoutError):
+            await self._script(_WITHDRAW, self._worker)
+
+    async def _look(self) -> None:
+        """Read the table if it is another than the current one."""
+        try:
+            async with asyncio.timeout(min(2.0, self._resync_seconds)):
+                epoch, generation = await self._get("epoch", "generation")
+                if epoch is None or not self._is_news(epoch.decode(), int(generation or 0)):
+                    self._note_reachable(True)
+                    return
+                (data,) = await self._get("table")
+            self._note_reachable(True)
+            if data is None:
+                return
+            table = decode(data)
+        except (RedisError, OSError, TimeoutError) as error:
+            self._note_reachable(False, error)
+        except UnreadableTable as error:
+            logger.error(
+                "The routing table in Redis cannot be read (%s); keeping the one in use. Upgrade this worker", error
+            )
+        else:
+            if self._is_news(table.epoch, table.generation):
+                self._apply(table)
+                self._write_file(table)
+                await self._report()
+
+    async def _get(self, *fields: str) -> list[bytes | None]:
+        return await cast("Awaitable[list[bytes | None]]", self._client.hmget(redis_keys.ROUTES, list(fields)))
+
+    def _is_news(self, epoch: str, generation: int) -> bool:
+        if self.current is None:
+            return True
+        table = self.current.table
+        return epoch != table.epoch or generation > table.generation
+
+    def _apply(self, table: RoutingTable) -> None:
+        self.current = Routes(table)
+        logger.info("Serving routing table %d with %d endpoints", table.generation, len(table.endpoints))
+        self._applied(self.current)
+
+    # --- background --------------------------------------------------------------------------------------------------
+
+    async def _resync(self) -> None:
+        """Look on each wake-up, and twice per resync time without one."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), self._resync_seconds / 2)
+            self._wake.clear()
+            await self._look()
+
+    async def _listen(self) -> None:
+        """Turn notices into wake-ups. Whatever befalls the subscription, the timer goes on."""
+        while True:
+            try:
+                async with self._client.pubsub() as channel:
+                    await channel.subscribe(redis_keys.ROUTES_NOTICE)
+                    self._wake.set()
+                    while True:
+                        # None after the timeout; a dead connection raises or stays silent, which the timer covers.
+                        if await channel.get_message(ignore_subscribe_messages=True, timeout=30) is not None:
+                            self._wake.set()
+            except (RedisError, OSError, TimeoutError):
+                await asyncio.sleep(min(1.0, self._resync_seconds / 2))
+
+    async def _keep_reporting(self) -> None:
+        while True:
+            await self._report()
+            await asyncio.sleep(self._lease_seconds / 3)
+
+    async def _report(self) -> None:
+        """Say which table this worker serves; the control plane waits for that before it reports InService."""
+        if self.current is None:
+            return
+        table = self.current.table
+        lease = int(self._lease_seconds * 1000)
+        with contextlib.suppress(RedisError, OSError, TimeoutError):
+            async with asyncio.timeout(2):
+                await self._script(_REPORT, self._worker, lease, f"{table.epoch}:{table.generation}")
+
+    async def _script(self, script: str, *arguments: Any) -> None:
+        await self._client.eval(script, 2, redis_keys.WORKERS, redis_keys.WORKERS_APPLIED, *arguments)
+
+    def _note_reachable(self, reachable: bool, error: BaseException | None = None) -> None:
+        if reachable != self._reachable:
+            self._reachable = reachable
+            if reachable:
+                logger.info("Routing tables can be read from Redis again")
+            else:
+                reason = str(error) or type(error).__name__
+                logger.warning("Routing tables cannot be read from Redis (%s); serving the last one", reason)
+
+    # --- disk --------------------------------------------------------------------------------------------------------
+
+    def _read_file(self) -> None:
+        if self._file is None:
+            return
+        try:
+            table = decode(self._file.read_bytes())
+        except FileNotFoundError:
+            return
+        except (OSError, UnreadableTable) as error:
+            logger.warning("The last routing table in %s cannot be used: %s", self._file, error)
+            return
+        logger.warning("Redis has no routing table; serving the last one from %s", self._file)
+        self._apply(table)
+
+    def _write_file(self, table: RoutingTable) -> None:
+        if self._file is None:
+            return
+        partial = self._file.with_name(f"{self._file.name}.{os.getpid()}")
+        try:
+            partial.write_bytes(encode(table))
+            partial.replace(self._file)
+        except OSError as error:
+            logger.warning("The routing table cannot be kept in %s: %s", self._file, error)

@@ -1,0 +1,348 @@
+"""A client's connection: requests in, one answer at a time out, back-pressure both ways.
+
+A request is handed on when all of its body is here; until then it takes no capacity anywhere but memory. Requests that
+were sent ahead (pipelining) wait in order. The connection never reads further than READ_AHEAD bytes beyond the request
+that is being answered.
+
+What changes here: the parser's half-read request, the queue of requests read ahead, the current responder; only this
+connection's callbacks change them.
+"""
+
+import asyncio
+from collections import deque
+from typing import Protocol
+
+import httptools
+
+from dataplane.wire.http import LAST_CHUNK, Request, chunk, status_line
+
+HEADER_COUNT_MAX = 100
+"""As Apache's LimitRequestFields default."""
+HEADER_BYTES_MAX = 32_768
+"""Request line and headers together; nginx takes 4 x 8 KiB."""
+WRITE_HIGH_BYTES = 65_536
+"""Above this the answer's source is paused. A read of the source is at most as large, so a stream holds twice that."""
+READ_AHEAD_BYTES = 65_536
+LINGER_SECONDS = 2.0
+"""How long a refused client may go on sending before its connection is cut; closing at once would lose the answer."""
+
+
+class Responder(Protocol):
+    """Whoever answers the current request."""
+
+    def client_gone(self) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+
+
+class Service(Protocol):
+    """What a worker does with the requests of its connections, and the limits it sets them."""
+
+    loop: asyncio.AbstractEventLoop
+    body_bytes_max: int
+    keep_alive_seconds: float
+    read_timeout_seconds: float
+    draining: bool
+
+    def opened(self, connection: "ClientConnection") -> bool:
+        """Note a new connection. False: there are too many; it is answered 503 and closed."""
+
+    def closed(self, connection: "ClientConnection") -> None: ...
+
+    def refuse_early(self, request: Request, content_length: int | None) -> bytes | None:
+        """Return a complete answer for a request that can be refused by its head, else None."""
+
+    def handle(self, connection: "ClientConnection", request: Request) -> Responder | None:
+        """Answer ``request`` through ``connection``, now (None) or later."""
+
+    def refusal(self, target: bytes, status: int, reason: str) -> bytes:
+        """Return a complete answer, which closes the connection, for bytes that are no acceptable request."""
+
+
+class _Refused(Exception):
+    """Stops the parser from inside a callback. ``answer`` is sent as it is; without one, ``status`` and ``reason``."""
+
+    def __init__(self, status: int = 0, reason: str = "", answer: bytes | None = None) -> None:
+        self.status = status
+        self.reason = reason
+        self.answer = answer
+
+
+class ClientConnection(asyncio.Protocol):
+    """One client. ``deadline`` is when the worker's sweep calls ``overdue``: idle, slow to send, or lingering."""
+
+    __slots__ = (
+        "_ahead_bytes", "_body", "_body_bytes", "_discarding", "_head_bytes", "_parser", "_queue", "_reading",
+        "_reading_paused", "_refusal", "_responder", "_service", "_transport", "busy", "chunked", "deadline",
+        "framed", "head_sent", "peer", "request",
+    )  # fmt: skip
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._parser = httptools.HttpRequestParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._reading: Request | None = None
+        self._body: list[bytes] = []
+        self._body_bytes = 0
+        self._head_bytes = 0
+        self._ahead_bytes = 0
+        self._queue: deque[Request] = deque()
+        self._responder: Responder | None = None
+        self._reading_paused = False
+        self._discarding = False
+        self._refusal: bytes | None = None
+        self.busy = False
+        """A request is being answered."""
+        self.request: Request | None = None
+        self.chunked = False
+        self.framed = True
+        self.head_sent = False
+        self.deadline: float | None = None
+        self.peer = ""
+
+    # --- the loop's callbacks ----------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        peer = transport.get_extra_info("peername")
+        self.peer = peer[0] if isinstance(peer, tuple) else ""
+        if self._service.opened(self):
+            self.deadline = self._service.loop.time() + self._service.keep_alive_seconds
+        else:
+            self._refuse(self._service.refusal(b"", 503, "too many connections"))
+
+    def data_received(self, data: bytes) -> None:
+        if self._discarding or self._refusal is not None:
+            return
+        if self.busy:
+            self._ahead_bytes += len(data)
+            if self._ahead_bytes > READ_AHEAD_BYTES and self._transport is not None:
+                self._reading_paused = True
+                self._transport.pause_reading()
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._refuse_parsed(_Refused(501, "protocol upgrades are not supported"))
+        except httptools.HttpParserCallbackError as error:
+            if not isinstance(error.__context__, _Refused):
+                raise
+            self._refuse_parsed(error.__context__)
+        except httptools.HttpParserError as error:
+            self._refuse_parsed(_Refused(400, f"malformed HTTP request: {error}"))
+
+    def eof_received(self) -> bool:
+        # A client that has closed its side has left: nothing tells a half-close from a close.
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._service.closed(self)
+        self._transport = None
+        self.deadline = None
+        self._queue.clear()
+        responder, self._responder = self._responder, None
+        if responder is not None:
+            responder.client_gone()
+
+    def pause_writing(self) -> None:
+        if self._responder is not None:
+            self._responder.pause()
+
+    def resume_writing(self) -> None:
+        if self._responder is not None:
+            self._responder.resume()
+
+    # --- the parser's callbacks --------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        self._reading = Request()
+        self._body = []
+        self._body_bytes = self._head_bytes = 0
+        if not self.busy:
+            self.deadline = self._service.loop.time() + self._service.read_timeout_seconds
+
+    def on_url(self, url: bytes) -> None:
+        assert self._reading is not None
+        self._reading.target += url
+        self._count_head(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        assert self._reading is not None
+        self._count_head(len(name) + len(value) + 4)
+        if len(self._reading.headers) >= HEADER_COUNT_MAX:
+            raise _Refused(431, f"more than {HEADER_COUNT_MAX} headers")
+        self._reading.headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        request, parser = self._reading, self._parser
+        assert request is not None
+        request.method = parser.get_method()
+        request.minor = 0 if parser.get_http_version() == "1.0" else 1
+        request.keep_alive = parser.should_keep_alive()
+        length = request.header(b"content-length")
+        answer = self._service.refuse_early(request, int(length) if length is not None else None)
+        if answer is not None:
+            raise _Refused(answer=answer)
+        if request.minor and not self.busy and (request.header(b"expect") or b"").lower() == b"100-continue":
+            assert self._transport is not None
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, data: bytes) -> None:
+        self._body_bytes += len(data)
+        if self._body_bytes > self._service.body_bytes_max:
+            raise _Refused(413, f"the request body is over the limit of {self._service.body_bytes_max} bytes")
+        self._body.append(data)
+
+    def on_message_complete(self) -> None:
+        request, self._reading = self._reading, None
+        assert request is not None
+        request.body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        self._body = []
+        if self.busy:
+            self._queue.append(request)
+        else:
+            self._begin(request)
+
+    # --- what the service calls --------------------------------------------------------------------------------------
+
+    def respond(self, status: int, headers: bytes, body: bytes) -> None:
+        """Send a whole answer. ``headers`` are complete lines; framing is added here."""
+        data = b"%b%bcontent-length: %d\r\n%b\r\n" % (status_line(status), headers, len(body), self._connection_line())
+        self._write(data if self.request is not None and self.request.method == b"HEAD" else data + body)
+        self.finish()
+
+    def start(self, status: int, headers: bytes, content_length: int | None) -> None:
+        """Send the head of an answer whose body follows through ``send`` and ``finish``, or fails through ``abort``."""
+        assert self.request is not None
+        self.head_sent = True
+        if status in (204, 304):
+            framing = b""
+        elif content_length is not None:
+            framing = b"content-length: %d\r\n" % content_length
+        elif self.request.minor:
+            self.chunked = True
+            framing = b"transfer-encoding: chunked\r\n"
+        else:
+            # An HTTP/1.0 client knows no chunks: the end of the connection ends the body.
+            self.request.keep_alive = self.framed = False
+            framing = b""
+        self._write(b"%b%b%b%b\r\n" % (status_line(status), headers, framing, self._connection_line()))
+
+    def send(self, data: bytes) -> None:
+        """Send a part of the body; not empty."""
+        self._write(chunk(data) if self.chunked else data)
+
+    def finish(self) -> None:
+        """End the answer and go on with the next request."""
+        if self.chunked:
+            self._write(LAST_CHUNK)
+        request, self.request = self.request, None
+        self._responder = None
+        self.busy = self.chunked = self.head_sent = False
+        if self._transport is None:
+            return
+        if (request is not None and not request.keep_alive) or self._service.draining:
+            self._transport.close()
+        else:
+            self._go_on()
+
+    def abort(self) -> None:
+        """Break off an answer whose head was sent, in a way that the client sees."""
+        self._responder = None
+        self.busy = False
+        if self._transport is not None:
+            if self.framed:
+                # What was sent reaches the client; the missing rest tells it that the answer is not whole.
+                self._transport.close()
+            else:
+                self._transport.abort()
+
+    def close_if_idle(self) -> None:
+        if not self.busy and self._reading is None and self._transport is not None:
+            self._transport.close()
+
+    def overdue(self) -> None:
+        """The deadline has passed."""
+        self.deadline = None
+        if self._transport is None:
+            return
+        if self._reading is not None and not self._discarding:
+            self._refuse(self._service.refusal(self._reading.target, 408, "the request was not sent in time"))
+        else:
+            self._transport.abort() if self._discarding else self._transport.close()
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _begin(self, request: Request) -> None:
+        self.busy = True
+        self.deadline = None
+        self.request = request
+        request.received_at = self._service.loop.time()
+        responder = self._service.handle(self, request)
+        # Answered at once, perhaps with the next request begun already.
+        if self.request is request:
+            self._responder = responder
+
+    def _go_on(self) -> None:
+        assert self._transport is not None
+        self._ahead_bytes = 0
+        if self._queue:
+            self.busy = True
+            self._service.loop.call_soon(self._begin_next)
+            return
+        if self._refusal is not None:
+            self._refuse(self._refusal)
+            return
+        if self._reading_paused:
+            self._reading_paused = False
+            self._transport.resume_reading()
+        wait = self._service.keep_alive_seconds if self._reading is None else self._service.read_timeout_seconds
+        self.deadline = self._service.loop.time() + wait
+
+    def _begin_next(self) -> None:
+        if self._transport is not None and self._queue:
+            self._begin(self._queue.popleft())
+
+    def _connection_line(self) -> bytes:
+        request = self.request
+        if self._service.draining:
+            if request is not None:
+                request.keep_alive = False
+            return b"connection: close\r\n"
+        if request is None or not request.keep_alive:
+            return b"connection: close\r\n"
+        return b"" if request.minor else b"connection: keep-alive\r\n"
+
+    def _count_head(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > HEADER_BYTES_MAX:
+            raise _Refused(431, f"the request's head is over the limit of {HEADER_BYTES_MAX} bytes")
+
+    def _refuse_parsed(self, refused: _Refused) -> None:
+        target = self._reading.target if self._reading is not None else b""
+        answer = refused.answer or self._service.refusal(target, refused.status, refused.reason)
+        if self.busy:
+            # Requests before this one are answered first.
+            self._refusal = answer
+        else:
+            self._refuse(answer)
+
+    def _refuse(self, answer: bytes) -> None:
+        """Send ``answer``, take no more, and give the client time to read it: unread bytes would reset the answer."""
+        assert self._transport is not None
+        self._refusal = None
+        self._discarding = True
+        self._reading = None
+        self._write(answer)
+        if self._transport is not None and self._transport.can_write_eof():
+            self._transport.write_eof()
+        self.deadline = self._service.loop.time() + LINGER_SECONDS
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)

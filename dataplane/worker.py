@@ -1,0 +1,237 @@
+"""One worker: builds its parts, connects them, serves, drains.
+
+Started by dataplane.main with a listening socket and a control pipe, both inherited; the pipe's end means that the
+parent is gone.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import random
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import uvloop
+from redis.asyncio import Redis
+
+from contract.settings import Settings, load, require
+from dataplane.access_log import AccessLog
+from dataplane.front import Front
+from dataplane.host import Address
+from dataplane.invoke import Parts
+from dataplane.metrics import Labels, Metrics
+from dataplane.probe import ping
+from dataplane.routing.routes import Routes
+from dataplane.state import store
+from dataplane.state.budget import RetryBudget
+from dataplane.state.health import Health
+from dataplane.state.inflight import InFlight, State
+from dataplane.state.routes import RouteWatcher
+from dataplane.wire.pool import Pool
+from dataplane.wire.server import ClientConnection
+
+logger = logging.getLogger(__name__)
+
+SWEEP_SECONDS = 0.1
+"""Time limits are kept to within this."""
+_PUBLISH_EVERY = 10
+BACKLOG = 1024
+
+
+class _Observer:
+    """Reports of the in-flight counts, as metrics."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def store_state(self, state: str) -> None:
+        self._metrics.set_all("store_up", {(): float(state == State.UP)})
+
+    def corrected(self, count: int) -> None:
+        self._metrics.count("in_flight_corrections_total", amount=count)
+
+    def store_call(self, admits: int) -> None:
+        self._metrics.count("store_calls_total")
+        if admits:
+            self._metrics.count("store_admissions_total", amount=admits)
+
+
+class Worker:
+    """The parts of one worker and their life."""
+
+    def __init__(self, settings: Settings, slot: int, directory: Path | None) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.settings = settings
+        url = require(settings, "REDIS_URL")
+        identity = f"{socket.gethostname()[:32]}-{slot}-{os.urandom(6).hex()}".replace("/", "-")
+        self.metrics = Metrics(directory / "metrics" if directory is not None else None, slot)
+        self.log = AccessLog()
+        self.health = Health(settings.eject_seconds)
+        self.pool = Pool(settings.connect_timeout_seconds, settings.host_keep_alive_seconds)
+        self.in_flight = InFlight(
+            store.Address.of(url),
+            identity,
+            settings.lease_seconds,
+            settings.store_budget_seconds,
+            _Observer(self.metrics),
+        )
+        self.client = Redis.from_url(url, socket_timeout=2, socket_connect_timeout=2, health_check_interval=10)
+        self.routes = RouteWatcher(
+            self.client, identity, settings.resync_seconds, settings.lease_seconds, directory, self._applied
+        )
+        parts = Parts(
+            loop=self.loop,
+            settings=settings,
+            in_flight=self.in_flight,
+            pool=self.pool,
+            health=self.health,
+            budget=RetryBudget(),
+            metrics=self.metrics,
+            log=self.log,
+            exchanges={},
+            dice=random.Random(),  # noqa: S311 - spreads load, guards nothing
+        )
+        self.exchanges = parts.exchanges
+        self.front = Front(parts, lambda: self.routes.current)
+        self._servers: list[asyncio.Server] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self, listener: socket.socket) -> None:
+        self.log.start()
+        self.metrics.set_all("store_up", {(): 0.0})
+        await asyncio.gather(self.in_flight.start(), self.routes.start())
+        server = await self.loop.create_server(lambda: ClientConnection(self.front), sock=listener, backlog=BACKLOG)
+        self._servers.append(server)
+        self._spawn(self._sweep())
+
+    async def drain(self) -> None:
+        """Take no more, let requests finish within the limit, end the rest in their API's form."""
+        self.front.draining = True
+        for server in self._servers:
+            server.close()
+        for connection in list(self.front.connections):
+            connection.close_if_idle()
+        deadline = self.loop.time() + self.settings.drain_seconds
+        while self.front.connections and self.loop.time() < deadline:
+            await asyncio.sleep(0.02)
+        for exchange in list(self.exchanges):
+            exchange.cut("the worker is stopping")
+        await asyncio.sleep(0)
+        for connection in list(self.front.connections):
+            connection.close_if_idle()
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(self.in_flight.stop(), self.routes.stop())
+        self.pool.close()
+        self.metrics.set_all("in_flight", {})
+        self.metrics.publish()
+        self.log.stop()
+        await self.client.aclose()
+
+    # --- between the parts -------------------------------------------------------------------------------------------
+
+    def _applied(self, routes: Routes) -> None:
+        """A new table: drop what left it, take what it says of health."""
+        instances = routes.instances()
+        self.health.forget_all_but(set(instances))
+        now = self.loop.time()
+        for identity, (instance, _) in instances.items():
+            self.health.reported(identity, instance.healthy, now)
+        self.pool.keep_only(routes.addresses)
+        self.metrics.set_all("routes_generation", {(): float(routes.table.generation)})
+
+    def _spawn(self, work: "asyncio.coroutines.Coroutine[object, object, None]") -> None:  # type: ignore[name-defined]
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _sweep(self) -> None:
+        """Keep the time limits, probe set-aside instances, publish the metrics."""
+        for turn in range(sys.maxsize):
+            await asyncio.sleep(SWEEP_SECONDS)
+            now = self.loop.time()
+            for exchange in list(self.exchanges):
+                exchange.check(now)
+            for connection in [c for c in self.front.connections if c.deadline is not None and c.deadline <= now]:
+                connection.overdue()
+            self.pool.sweep()
+            for identity in self.health.due(now):
+                self._spawn(self._probe(identity))
+            if turn % _PUBLISH_EVERY == 0:
+                self._gauge()
+
+    async def _probe(self, identity: str) -> None:
+        routes = self.routes.current
+        found = routes.instances().get(identity) if routes is not None else None
+        answered = False
+        if found is not None:
+            instance, path = found
+            answered = await ping(self.pool, Address.of(instance.base_url), path)
+        if self.health.probed(identity, answered, self.loop.time()):
+            logger.info("Instance %s answers its ping again and takes requests", identity)
+
+    def _gauge(self) -> None:
+        opened, _ = self.pool.counts
+        self.metrics.set_all("client_connections", {(): len(self.front.connections)})
+        self.metrics.set_all("host_connections", {(): opened})
+        self.metrics.set_all("workers", {(): 1})
+        if self.routes.current is not None:
+            self._gauge_instances(self.routes.current)
+        self.metrics.publish()
+
+    def _gauge_instances(self, routes: Routes) -> None:
+        in_flight: dict[Labels, float] = {}
+        available: dict[Labels, float] = {}
+        for endpoint in routes.endpoints.values():
+            held = self.in_flight.held(endpoint.id)
+            for variant in endpoint.variants:
+                names = (endpoint.name, variant.name)
+                out = sum(instance.identity in self.health.out for instance in variant.instances)
+                available[names] = len(variant.instances) - out
+                for instance in variant.instances:
+                    in_flight[(*names, instance.identity)] = held.get(instance.number, 0)
+        self.metrics.set_all("in_flight", in_flight)
+        self.metrics.set_all("instances_available", available)
+
+
+async def serve(settings: Settings, slot: int, directory: Path | None, listener: socket.socket, pipe: int) -> None:
+    """Run one worker until a signal or the parent's end."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, lambda: None)
+    loop.add_reader(pipe, stop.set)
+    worker = Worker(settings, slot, directory)
+    await worker.start(listener)
+    os.write(pipe, b"1")
+    await stop.wait()
+    loop.remove_reader(pipe)
+    await worker.drain()
+    await worker.stop()
+
+
+def main() -> None:
+    """Entry of a worker process; only dataplane.main starts it."""
+    parser = argparse.ArgumentParser()
+    for name in ("--slot", "--listener", "--pipe"):
+        parser.add_argument(name, type=int, required=True)
+    parser.add_argument("--data-dir", type=Path)
+    options = parser.parse_args()
+    settings = load(os.environ)
+    logging.basicConfig(
+        level=settings.log_level.upper(),
+        format=f"%(asctime)s %(levelname)s worker-{options.slot} %(message)s",
+    )
+    listener = socket.socket(fileno=options.listener)
+    uvloop.run(serve(settings, options.slot, options.data_dir, listener, options.pipe))
+
+
+if __name__ == "__main__":
+    main()
