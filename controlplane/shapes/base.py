@@ -60,12 +60,22 @@ class Shape(BaseModel):
 class Marker:
     """What this version does with a member. Without a marker a member has its effect."""
 
+    def note(self) -> str:
+        """One sentence for the API's documentation."""
+        raise TypeError("a marker of no kind")
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return handler(schema) | {"description": self.note()}
+
 
 @dataclass(frozen=True)
 class StoredOnly(Marker):
     """Accepted, stored and echoed; changes nothing. ``why`` is printed in docs/stored-only.md."""
 
     why: str
+
+    def note(self) -> str:
+        return f"Stored only: {self.why}."
 
 
 @dataclass(frozen=True)
@@ -74,12 +84,19 @@ class Refused(Marker):
 
     message: str = ""
 
+    def note(self) -> str:
+        return self.message or "Not supported by this version."
+
 
 @dataclass(frozen=True)
 class Accepts(Marker):
     """Only these values are served; every other value that AWS knows is refused by name."""
 
     values: tuple[object, ...]
+
+    def note(self) -> str:
+        served = ", ".join(str(value).lower() if isinstance(value, bool) else str(value) for value in self.values)
+        return f"This version serves [{served}] only."
 
 
 @dataclass(frozen=True)

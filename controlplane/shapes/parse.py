@@ -64,7 +64,7 @@ def _error(failures: list[Failure]) -> ServiceError:
 def _is_noise(detail: ErrorDetails) -> bool:
     """Unknown members are the second pass's; a list is no shorter for having bad items, which pydantic leaves out."""
     if detail["type"] == "too_short":
-        return len(detail["input"]) >= detail["ctx"]["min_length"]
+        return bool(len(detail["input"]) >= detail["ctx"]["min_length"])
     return detail["type"] == "extra_forbidden"
 
 
