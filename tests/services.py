@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from psycopg import sql
 
 from tests.waiting import wait_until
 from warmroute.embedded.postgres import Postgres
+from warmroute.embedded.processes import alive, children
 from warmroute.embedded.valkey import Valkey
 
 POSTGRES_IMAGE, REDIS_IMAGE = "postgres:18-alpine", "redis:8-alpine"
@@ -175,37 +175,3 @@ def new_database(server_url: str, template: str = "template1") -> Iterator[str]:
             yield urlunsplit(urlsplit(server_url)._replace(path=f"/{name}"))
         finally:
             connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
-
-
-def children(pid: int) -> list[int]:
-    """Return the process ids of the direct children."""
-    return [child for child, parent in _processes() if parent == pid]
-
-
-def descendants(pid: int) -> list[int]:
-    """Return the process ids of children, their children and so on."""
-    found = children(pid)
-    for child in list(found):
-        found += descendants(child)
-    return found
-
-
-def alive(pid: int) -> bool:
-    """Tell whether the process runs; one that has ended and was not waited for does not."""
-    if Path("/proc/self").exists():
-        with contextlib.suppress(OSError):
-            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
-        return False
-    told = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout.strip()
-    return bool(told) and not told.startswith("Z")
-
-
-def _processes() -> Iterator[tuple[int, int]]:
-    if Path("/proc/self").exists():
-        for path in Path("/proc").glob("[0-9]*/stat"):
-            with contextlib.suppress(OSError):
-                yield int(path.parent.name), int(path.read_text().rpartition(")")[2].split()[1])
-        return
-    for line in subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, text=True).stdout.splitlines():
-        pid, parent = line.split()
-        yield int(pid), int(parent)

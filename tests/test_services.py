@@ -8,8 +8,9 @@ import psycopg
 import pytest
 import redis
 
-from tests.services import PrivateServer, alive
+from tests.services import PrivateServer
 from tests.waiting import free_port, wait_until, wait_until_async
+from warmroute.embedded.processes import alive
 
 RedisFactory = Callable[..., PrivateServer]
 PostgresFactory = Callable[[], PrivateServer]

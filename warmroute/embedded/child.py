@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from warmroute.embedded import EmbeddedError, leash
+from warmroute.embedded import EmbeddedError, leash, processes
 
 
 class Child:
@@ -81,8 +81,11 @@ class Child:
             if self.wait(seconds):
                 return
         if self._process.poll() is None:
-            # The whole session: what it started must not stay behind either.
-            os.killpg(self.pid, signal.SIGKILL)
+            # What it started must not stay behind either; workers, for example, would first finish their requests.
+            family = [self.pid, *processes.descendants(self.pid)]
+            for pid in family:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         self._process.wait()
         self._release_watcher()
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from warmroute.embedded import EmbeddedError, binaries, leash
 from warmroute.embedded.child import Child, last_words, run
 from warmroute.embedded.directory import socket_dir
+from warmroute.embedded.processes import command_line
 
 _SOCKET = ".s.PGSQL.5432"
 _READY_SECONDS = 30.0
@@ -178,7 +179,7 @@ def _end_orphan(data: Path, sockets: Path) -> None:
     lines = _pid_file(data)
     if not lines or not lines[0].isdecimal():
         return
-    pid, command = int(lines[0]), _command(int(lines[0]))
+    pid, command = int(lines[0]), command_line(int(lines[0]))
     if not command:
         return
     if str(data) not in command:
@@ -192,19 +193,7 @@ def _end_orphan(data: Path, sockets: Path) -> None:
             os.kill(pid, number)
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            if not _command(pid):
+            if not command_line(pid):
                 return
             time.sleep(0.005)
     raise EmbeddedError(f"process {pid} still uses {data} and does not end; end it by hand")
-
-
-def _command(pid: int) -> str:
-    """Return the command line of a live process, or an empty text."""
-    if os.path.isdir("/proc/self"):
-        try:
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                return file.read().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            return ""
-    told = subprocess.run(["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, text=True)
-    return told.stdout.strip()

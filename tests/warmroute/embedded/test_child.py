@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.services import alive
 from tests.waiting import wait_until
 from warmroute.embedded import EmbeddedError
 from warmroute.embedded.child import Child, log_tail, run
+from warmroute.embedded.processes import alive, command_line
 
 WATCHES = [False, True] if sys.platform == "linux" else [True]
 STARTER = """
@@ -35,7 +35,7 @@ def test_it_ends_with_its_starter(tmp_path: Path, watch: bool, number: signal.Si
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as starter:
         assert starter.stdout is not None
         pid = int(starter.stdout.readline())
-        wait_until(lambda: "sleep" in _command(pid), what="the program in the place of the leash")
+        wait_until(lambda: command_line(pid).startswith("sleep"), what="the program in the place of the leash")
         starter.send_signal(number)
     wait_until(lambda: not alive(pid), 5, "end of the child")
 
@@ -69,9 +69,11 @@ def test_stop_kills_what_does_not_listen(tmp_path: Path) -> None:
 
 
 def test_force_reaches_the_programs_own_children(tmp_path: Path) -> None:
-    child = Child(["sh", "-c", "sleep 1000 & echo $!; wait"], log=tmp_path / "log", death_signal=signal.SIGTERM)
+    script = "import subprocess as s; p = s.Popen(['sleep', '99'], start_new_session=True); print(p.pid, flush=True); p.wait()"
+    child = Child([sys.executable, "-c", script], log=tmp_path / "log", death_signal=signal.SIGTERM)
     wait_until(child.log_tail, what="the grandchild's number")
     grandchild = int(child.log_tail())
+    wait_until(lambda: command_line(grandchild).startswith("sleep"), what="the grandchild in a session of its own")
     child.stop()
     wait_until(lambda: not alive(grandchild), what="end of the grandchild")
 
@@ -97,7 +99,3 @@ def test_a_program_that_fails_is_reported_in_its_own_words(tmp_path: Path) -> No
 
 def test_a_missing_log_has_no_tail(tmp_path: Path) -> None:
     assert log_tail(tmp_path / "none") == ""
-
-
-def _command(pid: int) -> str:
-    return subprocess.run(["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True).stdout

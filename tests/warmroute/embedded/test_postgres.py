@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from tests import services
 from tests.waiting import wait_until
 from warmroute.embedded import EmbeddedError, binaries
 from warmroute.embedded.postgres import Postgres, needed_identity
+from warmroute.embedded.processes import alive, children, descendants
 
 IDENTITIES = ["namespace", "nobody"] if os.geteuid() == 0 and sys.platform == "linux" else ["own"]
 New = Callable[..., Postgres]
@@ -82,10 +82,10 @@ def test_it_starts_for_every_user_and_ends_with_a_killed_starter(directory: Path
         assert starter.stdout is not None
         url, pid = starter.stdout.readline().split()
         _rows(url, "CREATE TABLE kept (n int)")
-        family = [int(pid), *services.descendants(int(pid))]
+        family = [int(pid), *descendants(int(pid))]
         assert len(family) > 5
         starter.send_signal(signal.SIGKILL)
-    wait_until(lambda: not any(services.alive(pid) for pid in family), 10, "end of all of Postgres")
+    wait_until(lambda: not any(alive(pid) for pid in family), 10, "end of all of Postgres")
 
 
 @pytest.mark.parametrize("after", IDENTITIES)
@@ -110,10 +110,10 @@ def test_a_crash_is_recovered_from(directory: Path, new: New) -> None:
     server = new(directory)
     url = server.start()
     _rows(url, "CREATE TABLE kept (n int)")
-    family = [server.pid, *services.children(server.pid)]
+    family = [server.pid, *children(server.pid)]
     os.kill(server.pid, signal.SIGKILL)
     server.stop()
-    wait_until(lambda: not any(services.alive(pid) for pid in family), what="end of all of Postgres")
+    wait_until(lambda: not any(alive(pid) for pid in family), what="end of all of Postgres")
     assert (directory / "data" / "postmaster.pid").exists()
     again = new(directory)
     assert again.start() == url

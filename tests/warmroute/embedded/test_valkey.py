@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests import services
 from tests.waiting import wait_until
 from warmroute.embedded import EmbeddedError, binaries, valkey
+from warmroute.embedded.processes import alive
 from warmroute.embedded.valkey import Valkey
 
 STARTER = """
 import sys, time
 from pathlib import Path
+from warmroute.embedded.processes import alive
 from warmroute.embedded.valkey import Valkey
 server = Valkey(Path(sys.argv[1]), log=Path(sys.argv[1]) / "log")
 print(server.start(), server.pid, flush=True)
@@ -54,9 +55,9 @@ def test_it_ends_with_a_killed_starter(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as starter:
         assert starter.stdout is not None
         pid = int(starter.stdout.readline().split()[1])
-        assert services.alive(pid)
+        assert alive(pid)
         starter.send_signal(signal.SIGKILL)
-    wait_until(lambda: not services.alive(pid), 5, "end of Valkey")
+    wait_until(lambda: not alive(pid), 5, "end of Valkey")
 
 
 def test_a_port_that_was_taken_meanwhile_is_replaced(
