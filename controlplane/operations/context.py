@@ -5,6 +5,8 @@ from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from controlplane import arn as arns
+
 
 @dataclass(frozen=True)
 class Context:
@@ -14,3 +16,7 @@ class Context:
     account_id: str
     region: str
     now: datetime
+
+    def arn(self, kind: arns.Kind, name: str) -> str:
+        """Return the ARN of a resource of this account and region."""
+        return arns.arn(kind, name, self.region, self.account_id)

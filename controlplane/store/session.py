@@ -46,9 +46,7 @@ class Database:
         )
 
     @asynccontextmanager
-    async def transaction(
-        self, *, budget_seconds: float = BUDGET_SECONDS, isolation: str | None = None
-    ) -> AsyncIterator[AsyncSession]:
+    async def transaction(self, *, budget_seconds: float = BUDGET_SECONDS) -> AsyncIterator[AsyncSession]:
         """Open a transaction; commit at the end of the block, roll back when it raises.
 
         Raises ServiceUnavailable when the database is away, does not answer within the budget, or gave up the
@@ -60,8 +58,6 @@ class Database:
                 AsyncSession(self.engine, expire_on_commit=False) as session,
                 session.begin(),
             ):
-                if isolation is not None:
-                    await session.connection(execution_options={"isolation_level": isolation})
                 yield session
 
     async def listen(self) -> "asyncpg.Connection[Any]":
@@ -70,6 +66,11 @@ class Database:
 
     async def dispose(self) -> None:
         await self.engine.dispose()
+
+
+async def one_snapshot(session: AsyncSession) -> None:
+    """Let all reads of this transaction see the same moment. Must come before its first statement."""
+    await session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
 
 
 def connector(url: str) -> Callable[..., Any]:

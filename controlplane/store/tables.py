@@ -62,7 +62,7 @@ class Model(SQLModel, table=True):
     __tablename__ = "model"
     __table_args__ = (Index("model_name_key", text("lower(name)"), unique=True),)
 
-    id: int | None = Field(default=None, sa_column=_number())
+    id: int = Field(default=None, sa_column=_number())
     name: str = Field(sa_column=_text())
     ping_path: str = Field(sa_column=_text())
     sent: dict[str, Any] = Field(sa_column=_json())
@@ -76,7 +76,7 @@ class Host(SQLModel, table=True):
     __tablename__ = "host"
     __table_args__ = (Index("host_identity_key", "identity", unique=True), Index("host_base_url", "base_url"))
 
-    id: int | None = Field(default=None, sa_column=_number())
+    id: int = Field(default=None, sa_column=_number())
     identity: str = Field(sa_column=_text())
     base_url: str = Field(sa_column=_text())
     seen_at: datetime = Field(sa_column=_time())
@@ -106,7 +106,7 @@ class EndpointConfig(SQLModel, table=True):
     __tablename__ = "endpoint_config"
     __table_args__ = (Index("endpoint_config_name_key", text("lower(name)"), unique=True),)
 
-    id: int | None = Field(default=None, sa_column=_number())
+    id: int = Field(default=None, sa_column=_number())
     name: str = Field(sa_column=_text())
     sent: dict[str, Any] = Field(sa_column=_json())
     """The request, without its variants and tags."""

@@ -1,0 +1,88 @@
+"""CreateModel, DescribeModel, ListModels, DeleteModel. A model is immutable; its static hosts are its pool's first."""
+
+from controlplane.errors import ValidationException, existing_model, not_found_model
+from controlplane.operations.context import Context
+from controlplane.operations.listing import list_page
+from controlplane.shapes.base import Failure
+from controlplane.shapes.hosts import HOSTS_VARIABLE, PING_PATH_DEFAULT, PING_PATH_VARIABLE, split_hosts
+from controlplane.shapes.messages import failures_message
+from controlplane.shapes.models import (
+    CreateModelInput,
+    CreateModelOutput,
+    DeleteModelInput,
+    DescribeModelInput,
+    DescribeModelOutput,
+    ListModelsInput,
+    ListModelsOutput,
+    ModelSummary,
+)
+from controlplane.store import hosts, named, tags
+from controlplane.store.tables import Model, ModelHost
+
+
+async def create_model(context: Context, request: CreateModelInput) -> CreateModelOutput:
+    """Raises ValidationException if the name is taken, or a host of WARMROUTE_HOSTS is known under another HostName."""
+    arn = context.arn("model", request.ModelName)
+    sent = request.to_wire()
+    sent.pop("Tags", None)
+    ping_path = request.environment.get(PING_PATH_VARIABLE, PING_PATH_DEFAULT)
+    model = Model(name=request.ModelName, ping_path=ping_path, sent=sent, created_at=context.now)
+    try:
+        await named.insert(context.session, model)
+    except named.NameTaken:
+        raise existing_model(arn) from None
+    await tags.put(context.session, tags.resource_of(model), {tag.Key: tag.Value for tag in request.Tags or ()})
+    if HOSTS_VARIABLE in request.environment:
+        await _add_static_hosts(context, model, split_hosts(request.environment[HOSTS_VARIABLE]))
+    return CreateModelOutput(ModelArn=arn)
+
+
+async def _add_static_hosts(context: Context, model: Model, urls: tuple[str, ...]) -> None:
+    container = ("PrimaryContainer",) if "PrimaryContainer" in model.sent else ("Containers", 0)
+    await hosts.lock_pools(context.session)
+    for number, url in enumerate(urls, start=1):
+        user = await hosts.user_of_url(context.session, url, url, context.now)
+        if user is not None:
+            constraint = (
+                f'Entry {number} is already known as HostName "{user.identity}"; register it for this model under that '
+                "name with RegisterModelHost, or deregister it first"
+            )
+            raise ValidationException(
+                failures_message([Failure((*container, "Environment", HOSTS_VARIABLE), constraint)])
+            )
+        host = await hosts.put_host(context.session, url, url, context.now)
+        await hosts.put_member(
+            context.session,
+            ModelHost(model_id=model.id, host_id=host.id, source="Environment", registered_at=context.now),
+        )
+
+
+async def describe_model(context: Context, request: DescribeModelInput) -> DescribeModelOutput:
+    model = await find_model(context, request.ModelName)
+    return DescribeModelOutput.model_validate(
+        {**model.sent, "CreationTime": model.created_at, "ModelArn": context.arn("model", model.name)}
+    )
+
+
+async def list_models(context: Context, request: ListModelsInput) -> ListModelsOutput:
+    models, token = await list_page(context, Model, request)
+    summaries = tuple(
+        ModelSummary(ModelName=model.name, ModelArn=context.arn("model", model.name), CreationTime=model.created_at)
+        for model in models
+    )
+    return ListModelsOutput(Models=summaries, NextToken=token)
+
+
+async def delete_model(context: Context, request: DeleteModelInput) -> None:
+    """Forget the model and its pool. Endpoints that use it go on with the hosts they have."""
+    model = await find_model(context, request.ModelName, lock=True)
+    await tags.remove(context.session, tags.resource_of(model))
+    await context.session.delete(model)
+
+
+async def find_model(context: Context, name: str, *, lock: bool = False) -> Model:
+    """Return the model, held if ``lock``. Raises ValidationException if there is none of that name."""
+    model = await named.find(context.session, Model, name, lock=lock)
+    if model is None:
+        raise not_found_model(context.arn("model", name))
+    return model
