@@ -69,7 +69,12 @@ def test_stop_kills_what_does_not_listen(tmp_path: Path) -> None:
 
 
 def test_force_reaches_the_programs_own_children(tmp_path: Path) -> None:
-    script = "import subprocess as s; p = s.Popen(['sleep', '99'], start_new_session=True); print(p.pid, flush=True); p.wait()"
+    script = """if True:
+        import subprocess
+        process = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+        print(process.pid, flush=True)
+        process.wait()
+    """
     child = Child([sys.executable, "-c", script], log=tmp_path / "log", death_signal=signal.SIGTERM)
     wait_until(child.log_tail, what="the grandchild's number")
     grandchild = int(child.log_tail())
