@@ -116,9 +116,8 @@ def _add_dataplane(commands: Any) -> None:
     parser.add_argument(
         "--data-dir",
         type=Path,
-        default=DATA_DIR / "dataplane",
         metavar="DIR",
-        help=f"keeps the last routing table, for a start while Redis is away ({DATA_DIR / 'dataplane'})",
+        help=f"keeps the last routing table, for a start while Redis is away ({DATA_DIR}/dataplane-PORT)",
     )
     parser.set_defaults(run=_dataplane)
 
@@ -168,7 +167,7 @@ def _controlplane(options: argparse.Namespace, settings: Settings) -> int:
         from controlplane import main as plane
     except ModuleNotFoundError as error:
         _refuse_missing("controlplane", error)
-    ready = _announcer("controlplane", options.host, port)
+    ready = _announcer("controlplane", options.host)
     return _translated(plane, lambda: asyncio.run(plane.serve(settings, options.host, port, on_ready=ready)))
 
 
@@ -184,16 +183,32 @@ def _migrate(_options: argparse.Namespace, settings: Settings) -> int:
 def _dataplane(options: argparse.Namespace, settings: Settings) -> int:
     contract_settings.require(settings, "REDIS_URL")
     _check_exposure(settings, options.host)
-    port = network.claim_port(options.host, options.port)
     try:
         from dataplane import main as plane
     except ModuleNotFoundError as error:
         _refuse_missing("dataplane", error)
-    ready = _announcer("dataplane", options.host, port)
+    ready = _announcer("dataplane", options.host)
     workers = options.workers or settings.workers
+    data_dir = options.data_dir or _own_data_dir(options.port)
     return _translated(
-        plane, lambda: plane.run(settings, options.host, port, workers, options.data_dir, on_ready=ready)
+        plane, lambda: plane.run(settings, options.host, options.port, workers, data_dir, on_ready=ready)
     )
+
+
+def _own_data_dir(port: int) -> Path | None:
+    """Return the default directory of the data plane on ``port``, which two must not share, or None for a passing one."""
+    if not port:
+        return None
+    directory = DATA_DIR / f"dataplane-{port}"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        print(
+            f"warmroute: {directory} cannot be made ({error.strerror}); without --data-dir a start needs Redis",
+            file=sys.stderr,
+        )
+        return None
+    return directory
 
 
 def _host(options: argparse.Namespace, _settings: Settings) -> int:
@@ -219,8 +234,8 @@ def _check_exposure(settings: Settings, host: str) -> None:
         )
 
 
-def _announcer(plane: str, host: str, port: int) -> Callable[..., None]:
-    def announce(*_: object) -> None:
+def _announcer(plane: str, host: str) -> Callable[[int], None]:
+    def announce(port: int) -> None:
         print(f"warmroute {plane} ready on {network.url(host, port)}", flush=True)
 
     return announce

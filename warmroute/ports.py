@@ -1,6 +1,5 @@
 """Ports of the simulated hosts, kept over restarts, so that the routes of the last run still lead somewhere."""
 
-import json
 import socket
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -10,10 +9,10 @@ def keep(file: Path, count: int) -> list[int]:
     """Return ``count`` free loopback ports: those in ``file`` where they are still free; write them back."""
     known: list[int] = []
     with suppress(OSError, ValueError):
-        known = [int(port) for port in json.loads(file.read_text())]
+        known = [int(word) for word in file.read_text().split() if 0 < int(word) < 65536]
     with ExitStack() as held:
         ports = [_hold(held, known[index] if index < len(known) else 0) for index in range(count)]
-    file.write_text(json.dumps(ports + known[count:]))
+    file.write_text(" ".join(map(str, ports + known[count:])) + "\n")
     return ports
 
 

@@ -69,7 +69,7 @@ def run(plan: Plan, settings: Settings, environ: Mapping[str, str]) -> int:
 
 def _start(plan: Plan, settings: Settings, environ: Mapping[str, str], children: Children) -> None:
     _say(f"warmroute: starting; data is kept in {plan.data_dir}, logs in {children.logs}")
-    host_ports = ports.keep(plan.data_dir / "host-ports.json", plan.hosts)
+    host_ports = ports.keep(plan.data_dir / "host-ports", plan.hosts)
     for number, port in enumerate(host_ports, start=1):
         plain = _environment(environ, "DATABASE_URL", "REDIS_URL")
         children.start(f"host-{number}", ["host", "--port", str(port)], plain, stage=BEHIND)
