@@ -196,7 +196,7 @@ def _dataplane(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _own_data_dir(port: int) -> Path | None:
-    """Return the default directory of the data plane on ``port``, which two must not share, or None for a passing one."""
+    """Return the default directory of the data plane on ``port``; None: one that passes. Two must not share theirs."""
     if not port:
         return None
     directory = DATA_DIR / f"dataplane-{port}"
