@@ -75,7 +75,7 @@ async def create_endpoint(context: Context, request: CreateEndpointInput) -> Cre
 async def describe_endpoint(context: Context, request: DescribeEndpointInput) -> DescribeEndpointOutput:
     await one_snapshot(context.session)
     endpoint = await _find(context, request.EndpointName)
-    found = await fleet.load(context.session, context.now, endpoint.id)
+    found = await fleet.load(context.session, endpoint.id, pools_at=context.now)
     rows = found.endpoints[0]
     progress = snapshot.progress(found, rows, context.now)
     return DescribeEndpointOutput.model_validate(

@@ -61,8 +61,11 @@ class Fleet:
     pools: Mapping[int, tuple[PoolHostRow, ...]] = field(default_factory=dict)
 
 
-async def load(session: AsyncSession, now: datetime, endpoint_id: str | None = None) -> Fleet:
-    """Return all endpoints, in the order of their names, or the one of that id (none if it is gone)."""
+async def load(session: AsyncSession, endpoint_id: str | None = None, *, pools_at: datetime | None = None) -> Fleet:
+    """Return all endpoints, in the order of their names, or the one of that id (none if it is gone).
+
+    With ``pools_at``, also the pools as they are at that moment.
+    """
     endpoints = await _rows(session, select(Endpoint).order_by(col(Endpoint.name)), col(Endpoint.id), endpoint_id)
     deployments = await _rows(session, select(Deployment), col(Deployment.endpoint_id), endpoint_id)
     variants = await _rows(
@@ -90,7 +93,7 @@ async def load(session: AsyncSession, now: datetime, endpoint_id: str | None = N
             )
             for endpoint in endpoints
         ),
-        await _pools(session, {row.model_id for row in variants}, now),
+        await _pools(session, {row.model_id for row in variants}, pools_at) if pools_at else {},
     )
 
 

@@ -25,8 +25,11 @@ async def get(session: AsyncSession) -> Publication:
 
 async def record(
     session: AsyncSession, known: Mapping[str, int], revisions: Mapping[str, int], generation: int
-) -> None:
-    """Note that routes of ``generation`` hold these revisions by endpoint id; ``known`` is what was noted before."""
+) -> bool:
+    """Note that routes of ``generation`` hold these revisions, by endpoint id; return whether any was new.
+
+    ``known`` is what was noted before. A revision that changed no routes is held by the present generation too.
+    """
     changed = [
         {"endpoint_id": endpoint_id, "revision": revision, "generation": generation}
         for endpoint_id, revision in sorted(revisions.items())
@@ -39,6 +42,7 @@ async def record(
     gone = known.keys() - revisions.keys()
     if gone:
         await session.execute(delete(PublishedEndpoint).where(col(PublishedEndpoint.endpoint_id).in_(gone)))
+    return bool(changed)
 
 
 async def known_revisions(session: AsyncSession) -> dict[str, int]:

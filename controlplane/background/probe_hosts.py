@@ -1,0 +1,121 @@
+"""Probes the hosts that endpoints hold, no others, and keeps in Postgres what it found.
+
+A probe is claimed by a row lock and a later due time, so replicas share the work and a killed one is made up for.
+What changes here: the probes under way and the results not yet stored, by this task alone.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import httpx
+
+from controlplane.host_health import HostState, after_probe
+from controlplane.store import probes
+from controlplane.store.notices import notify
+from controlplane.store.probes import Target
+from controlplane.store.session import Database
+from controlplane.store.tables import HostHealth
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_SECONDS = 2.0
+"""A host that takes longer to answer a ping is of no use to a caller either."""
+CLAIMED_SECONDS = 0.5
+"""Between probes of a host that an endpoint waits for."""
+_LOOK_SECONDS = 1.0
+_SOON_SECONDS = 0.02
+_BUDGET_SECONDS = 10.0
+
+
+class ProbeHosts:
+    """``stored`` is called when a probe has ended, so that the next run comes soon and stores it."""
+
+    name = "probe_hosts"
+
+    def __init__(self, database: Database, probe_seconds: float, wake: Callable[[], None]) -> None:
+        self._database = database
+        self._probe_seconds = probe_seconds
+        self._wake = wake
+        self._client = httpx.AsyncClient(
+            trust_env=False,
+            follow_redirects=False,
+            timeout=TIMEOUT_SECONDS,
+            # No connection is kept: whether a new one can be made is part of the question.
+            limits=httpx.Limits(max_connections=200, max_keepalive_connections=0),
+        )
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._results: list[tuple[Target, str | None]] = []
+
+    async def run(self) -> float:
+        await self._store()
+        now = datetime.now(UTC)
+        async with self._database.transaction(budget_seconds=_BUDGET_SECONDS) as session:
+            targets = await probes.claim_due(session, now, now + timedelta(seconds=TIMEOUT_SECONDS + 1))
+            due = await probes.next_due(session)
+        for target in targets:
+            task = asyncio.create_task(self._probe(target), name=f"probe {target.base_url}")
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
+        if due is None:
+            return _LOOK_SECONDS
+        return min(max((due - datetime.now(UTC)).total_seconds(), _SOON_SECONDS), _LOOK_SECONDS)
+
+    async def close(self) -> None:
+        for task in self._under_way:
+            task.cancel()
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+        await self._client.aclose()
+
+    async def _probe(self, target: Target) -> None:
+        self._results.append((target, await ping(self._client, target.base_url + target.path)))
+        self._wake()
+
+    async def _store(self) -> None:
+        results, self._results = dict(self._results), []
+        if not results:
+            return
+        changed = []
+        now = datetime.now(UTC)
+        async with self._database.transaction(budget_seconds=_BUDGET_SECONDS) as session:
+            for health, target, claimed in await probes.lock_probed(session, list(results)):
+                was, error = health.healthy, results[target]
+                _note(health, error, now)
+                fast = claimed and not health.healthy
+                interval = min(CLAIMED_SECONDS, self._probe_seconds) if fast else self._probe_seconds
+                health.next_probe_at = now + timedelta(seconds=interval)
+                if health.healthy != was:
+                    changed.append((target, error))
+            if changed:
+                await notify(session)
+        for target, error in changed:
+            log.info("host %s is %s", target.base_url, f"unhealthy: {error}" if error else "healthy")
+
+
+def _note(health: HostHealth, error: str | None, now: datetime) -> None:
+    state = after_probe(HostState(health.healthy, health.failures), succeeded=error is None)
+    if state.healthy != health.healthy:
+        health.changed_at = now
+    health.healthy, health.failures, health.error = state.healthy, state.failures, error
+
+
+async def ping(client: httpx.AsyncClient, url: str) -> str | None:
+    """Return None if ``url`` answers 200, else what happened in a few words. The answer's body is not read."""
+    try:
+        async with asyncio.timeout(TIMEOUT_SECONDS), client.stream("GET", url) as response:
+            return None if response.status_code == 200 else f"answered {response.status_code}"
+    except (TimeoutError, httpx.TimeoutException):
+        return f"no answer within {TIMEOUT_SECONDS:g} s"
+    except httpx.ConnectError as error:
+        return f"no connection ({_cause(error)})"
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        return f"{type(error).__name__} ({_cause(error)})"
+
+
+def _cause(error: BaseException) -> str:
+    """Return the innermost reason: the outer ones say "All connection attempts failed"."""
+    while error.__cause__ is not None or error.__context__ is not None:
+        error = error.__cause__ or error.__context__ or error
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return (text or type(error).__name__)[:200]

@@ -1,0 +1,65 @@
+"""Which hosts are to be probed, and what the probes found."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import func, select, tuple_, update
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlmodel import col
+
+from controlplane.store.tables import Binding, Host, HostHealth
+
+_CLAIM_MAX = 500
+
+
+@dataclass(frozen=True)
+class Target:
+    host_id: int
+    path: str
+    base_url: str
+
+
+async def claim_due(session: AsyncSession, now: datetime, next_at: datetime) -> list[Target]:
+    """Take the probes that are due, at most 500, each for one replica; they are due again at ``next_at``."""
+    due = (
+        select(col(HostHealth.host_id), col(HostHealth.path))
+        .where(col(HostHealth.next_probe_at) <= now)
+        .order_by(col(HostHealth.next_probe_at))
+        .limit(_CLAIM_MAX)
+        .with_for_update(skip_locked=True)
+    )
+    keys = [tuple(row) for row in (await session.execute(due)).all()]
+    if not keys:
+        return []
+    key = tuple_(col(HostHealth.host_id), col(HostHealth.path))
+    query = update(HostHealth).where(key.in_(keys), col(Host.id) == col(HostHealth.host_id))
+    taken = query.values(next_probe_at=next_at).returning(
+        col(HostHealth.host_id), col(HostHealth.path), col(Host.base_url)
+    )
+    rows = (await session.execute(taken, execution_options={"synchronize_session": False})).all()
+    return [Target(*row) for row in rows]
+
+
+async def lock_probed(session: AsyncSession, targets: Sequence[Target]) -> list[tuple[HostHealth, Target, bool]]:
+    """Return the rows of these targets that still stand for the same URL, held, and whether the host is claimed."""
+    by_key = {(target.host_id, target.path): target for target in targets}
+    key = tuple_(col(HostHealth.host_id), col(HostHealth.path))
+    query = (
+        select(HostHealth, col(Host.base_url), col(Binding.pending_variant))
+        .join(Host, col(Host.id) == col(HostHealth.host_id))
+        .join(Binding, col(Binding.host_id) == col(HostHealth.host_id))
+        .where(key.in_(list(by_key)))
+        .order_by(col(HostHealth.host_id), col(HostHealth.path))
+        .with_for_update(of=HostHealth)
+    )
+    return [
+        (health, by_key[health.host_id, health.path], claimed is not None)
+        for health, base_url, claimed in (await session.execute(query)).all()
+        if base_url == by_key[health.host_id, health.path].base_url
+    ]
+
+
+async def next_due(session: AsyncSession) -> datetime | None:
+    """Return when the next probe is due."""
+    return (await session.execute(select(func.min(col(HostHealth.next_probe_at))))).scalar_one()
