@@ -133,17 +133,6 @@ class Children:
                 raise Fault(f"{what} within {limit_seconds:g} s; the logs are in {self.logs}")
             self.signals.wait(0.05)
 
-    def finish(self, child: Child, what: str, limit_seconds: float) -> None:
-        """Wait for a part that is to end by itself. Raises like wait_until, and Died when it failed."""
-        part = next(part for part in self._parts if part.poll == child.poll)
-        self._parts.remove(part)
-        try:
-            self.wait_until(lambda: child.poll() is not None, limit_seconds, f"{what} did not end")
-        finally:
-            child.stop()
-        if child.poll() != 0:
-            raise Died(_obituary(part))
-
     def check(self) -> None:
         """Raise Stopped after a signal, and Died when a part has ended."""
         if self.signals.stops:
@@ -185,7 +174,7 @@ def _obituary(part: Part) -> str:
     """Say that a part ended, in its own words where it had a plain sentence for its user."""
     code, tail = part.poll(), log_tail(part.log, 8)
     last = tail.splitlines()[-1] if tail else ""
-    if code == 2 and last.startswith("warmroute: "):
+    if code in (1, 2) and last.startswith("warmroute"):
         return last.removeprefix("warmroute: ")
     how = f"was ended by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
     return f"the {part.name} {how}; its log {part.log} ends with:\n{tail or '(nothing)'}"

@@ -8,11 +8,12 @@ import argparse
 import asyncio
 import importlib.metadata
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from contract import settings as contract_settings
 from contract.settings import Settings, SettingsError
@@ -22,7 +23,6 @@ from warmroute.faults import Fault
 CONTROL_PORT, DATA_PORT = 7070, 7080
 DATA_DIR = Path(".warmroute")
 """Below the directory where the command is started."""
-_OURS = ("contract", "controlplane", "dataplane", "migrations", "simulator", "warmroute")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,8 +53,7 @@ def build_parser(*, host_options: bool = True) -> argparse.ArgumentParser:
         epilog="Start with `warmroute up`: it brings everything it needs. Settings are environment variables named "
         "WARMROUTE_...; the README lists them.",
     )
-    version = importlib.metadata.version("warmroute")
-    parser.add_argument("--version", action="version", version=f"warmroute {version}")
+    parser.add_argument("--version", action="version", version=f"warmroute {_version()}")
     commands = parser.add_subparsers(metavar="command", required=True)
     _add_up(commands)
     _add_controlplane(commands)
@@ -132,10 +131,8 @@ def _add_host(commands: Any, options: bool) -> None:
     parser.set_defaults(run=_host)
     if not options:
         return
-    try:
-        from simulator import command
-    except ModuleNotFoundError as error:
-        _refuse_missing("host", error)
+    from simulator import command
+
     command.add_arguments(parser)
 
 
@@ -145,9 +142,9 @@ def _add_address(parser: argparse.ArgumentParser, port: int) -> None:
 
 
 def _up(options: argparse.Namespace, settings: Settings) -> int:
+    _need("controlplane", "dataplane", "host")
     from warmroute import up
 
-    _check_exposure(settings, "127.0.0.1")
     plan = up.Plan(
         control_port=options.control_port,
         data_port=options.data_port,
@@ -161,32 +158,26 @@ def _up(options: argparse.Namespace, settings: Settings) -> int:
 def _controlplane(options: argparse.Namespace, settings: Settings) -> int:
     for name in ("DATABASE_URL", "REDIS_URL"):
         contract_settings.require(settings, name)
-    _check_exposure(settings, options.host)
-    port = network.claim_port(options.host, options.port)
-    try:
-        from controlplane import main as plane
-    except ModuleNotFoundError as error:
-        _refuse_missing("controlplane", error)
+    _need("controlplane")
+    from controlplane import main as plane
+
     ready = _announcer("controlplane", options.host)
-    return _translated(plane, lambda: asyncio.run(plane.serve(settings, options.host, port, on_ready=ready)))
+    return _translated(plane, lambda: asyncio.run(plane.serve(settings, options.host, options.port, on_ready=ready)))
 
 
 def _migrate(_options: argparse.Namespace, settings: Settings) -> int:
     url = contract_settings.require(settings, "DATABASE_URL")
-    try:
-        from controlplane import main as plane
-    except ModuleNotFoundError as error:
-        _refuse_missing("controlplane", error)
+    _need("controlplane")
+    from controlplane import main as plane
+
     return _translated(plane, lambda: plane.migrate(url))
 
 
 def _dataplane(options: argparse.Namespace, settings: Settings) -> int:
     contract_settings.require(settings, "REDIS_URL")
-    _check_exposure(settings, options.host)
-    try:
-        from dataplane import main as plane
-    except ModuleNotFoundError as error:
-        _refuse_missing("dataplane", error)
+    _need("dataplane")
+    from dataplane import main as plane
+
     ready = _announcer("dataplane", options.host)
     workers = options.workers or settings.workers
     data_dir = options.data_dir or _own_data_dir(options.port)
@@ -212,6 +203,7 @@ def _own_data_dir(port: int) -> Path | None:
 
 
 def _host(options: argparse.Namespace, _settings: Settings) -> int:
+    _need("host")
     from simulator import command
 
     return command.run(options)
@@ -225,15 +217,6 @@ def _translated(plane: Any, action: Callable[[], Any]) -> int:
         raise Fault(str(error)) from error
 
 
-def _check_exposure(settings: Settings, host: str) -> None:
-    if settings.auth == "on":
-        raise SettingsError("WARMROUTE_AUTH=on is not supported by this version; leave it off and listen on 127.0.0.1")
-    if not network.is_loopback(host):
-        raise SettingsError(
-            f"WARMROUTE_AUTH is off, so --host must be a loopback address such as 127.0.0.1, not {host}"
-        )
-
-
 def _announcer(plane: str, host: str) -> Callable[[int], None]:
     def announce(port: int) -> None:
         print(f"warmroute {plane} ready on {network.url(host, port)}", flush=True)
@@ -241,11 +224,27 @@ def _announcer(plane: str, host: str) -> Callable[[int], None]:
     return announce
 
 
-def _refuse_missing(extra: str, error: ModuleNotFoundError) -> NoReturn:
-    name = (error.name or "").partition(".")[0]
-    if name in _OURS:
-        raise error
-    raise Fault(f"this installation lacks the package {name}; install warmroute[{extra}]") from error
+def _version() -> str:
+    try:
+        return importlib.metadata.version("warmroute")
+    except importlib.metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+def _need(*extras: str) -> None:
+    """Raise Fault when a package of one of our extras is not installed. Installed versions are pip's concern."""
+    try:
+        requirements = importlib.metadata.requires("warmroute") or []
+    except importlib.metadata.PackageNotFoundError:
+        return
+    for requirement in requirements:
+        name, extra = re.match(r"[\w.-]+", requirement), re.search(r"extra == .(\w+)", requirement)
+        if name and extra and extra[1] in extras:
+            try:
+                importlib.metadata.version(name[0])
+            except importlib.metadata.PackageNotFoundError:
+                wanted = extras[0] if len(extras) == 1 else "embedded"
+                raise Fault(f"the package {name[0]} is not installed; install warmroute[{wanted}]") from None
 
 
 def _port(text: str) -> int:

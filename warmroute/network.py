@@ -1,4 +1,4 @@
-"""Listening addresses, looked at before anything starts: free ports, faults in plain words, loopback or not."""
+"""Listening addresses, looked at before anything starts: free ports, faults in plain words, URLs."""
 
 import contextlib
 import errno
@@ -27,11 +27,6 @@ def claim_port(host: str, port: int, option: str = "--port") -> int:
                 raise Fault(_why(error, host, port, option)) from None
             port = probe.getsockname()[1]
     return port
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether every address of ``host`` is a loopback address. Raises Fault when it has none."""
-    return all(ipaddress.ip_address(str(entry[4][0]).partition("%")[0]).is_loopback for entry in _resolve(host, 0))
 
 
 def url(host: str, port: int) -> str:

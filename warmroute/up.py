@@ -72,7 +72,9 @@ def _start(plan: Plan, settings: Settings, environ: Mapping[str, str], children:
     host_ports = ports.keep(plan.data_dir / "host-ports", plan.hosts)
     for number, port in enumerate(host_ports, start=1):
         plain = _environment(environ, "DATABASE_URL", "REDIS_URL")
-        children.start(f"host-{number}", ["host", "--port", str(port)], plain, stage=BEHIND)
+        children.start(
+            f"host-{number}", ["host", "--port", str(port), "--name", f"{demo.NAME}-{number}"], plain, stage=BEHIND
+        )
     redis_url = settings.redis_url or _embedded_valkey(plan, children)
     database_url = settings.database_url or _embedded_postgres(plan, children)
     # A worker never sees the database's credentials.
@@ -82,8 +84,6 @@ def _start(plan: Plan, settings: Settings, environ: Mapping[str, str], children:
     data_plane += ["--data-dir", str(plan.data_dir / "dataplane")]
     # Beyond the drain itself: a worker needs a moment to give its counts back.
     children.start("data plane", data_plane, worker, stage=FRONT, patience_seconds=settings.drain_seconds + 5)
-    migrate = children.start("migration", ["migrate"], control, stage=BEHIND)
-    children.finish(migrate, "the migration of the database", _START_SECONDS)
     children.start("control plane", ["controlplane", "--port", str(plan.control_port)], control, stage=BEHIND)
     control_url, data_url = network.url(_HOST, plan.control_port), network.url(_HOST, plan.data_port)
     _await(children, control_url + "/health/ready", "the control plane was not ready")

@@ -145,13 +145,3 @@ def test_the_log_of_the_run_before_is_kept(children: Children) -> None:
     children.log("data plane").write_text("second")
     assert (children.logs / "data-plane.log.1").read_text() == "first"
     assert (children.logs / "data-plane.log").read_text() == "second"
-
-
-def test_a_command_that_ends_by_itself_is_waited_for(children: Children, monkeypatch: pytest.MonkeyPatch) -> None:
-    version = children.start("version", ["--version"], os.environ, stage=BEHIND)
-    children.finish(version, "it did not end", 30)
-    assert version.log_tail().startswith("warmroute ")
-    children.check()
-    bad = children.start("bad", ["nonsense"], os.environ, stage=BEHIND)
-    with pytest.raises(Died, match="invalid choice"):
-        children.finish(bad, "it did not end", 30)

@@ -55,14 +55,6 @@ def test_an_address_of_no_interface_is_named(host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "loopback"),
-    [("127.0.0.1", True), ("127.8.8.8", True), ("::1", True), ("localhost", True), ("0.0.0.0", False)],
-)
-def test_loopback(host: str, loopback: bool) -> None:
-    assert network.is_loopback(host) is loopback
-
-
-@pytest.mark.parametrize(
     ("host", "url"),
     [
         ("127.0.0.1", "http://127.0.0.1:80"),
