@@ -102,6 +102,8 @@ class Front:
             status, headers, body = self._plain(door, request)
         except Refused as refused:
             status, headers, body = self._answer(request.target, refused.fault, refused.message, refused.param)
+            if refused.fault is faults.METHOD:
+                headers += b"allow: %b\r\n" % b", ".join(METHODS.get(door, _POST))
             self._note(connection, request, door, status, request_id, refused.message)
         self._count(door, status)
         ids = b"x-amzn-RequestId: %b\r\nx-request-id: %b\r\n" % (request_id, request_id)

@@ -29,6 +29,8 @@ from dataplane.wire.host_connection import HostConnection
 from dataplane.wire.http import Headers, Request
 from dataplane.wire.pool import Pool
 
+SECOND_CHANCE_SECONDS = 0.75
+"""Beyond the connect timeout, for another instance when the first swallowed the whole of it."""
 COLLECT_BYTES_MAX = 65_536
 """Of a host's error answer; ModelError quotes 2,048 characters of it."""
 
@@ -83,6 +85,7 @@ class Exchange:
         "_host_status",
         "_key",
         "_last_byte_at",
+        "_last_part",
         "_number",
         "_outcome",
         "_parts",
@@ -120,6 +123,7 @@ class Exchange:
         self._sent_at = 0.0
         self._first_byte_at = 0.0
         self._last_byte_at = 0.0
+        self._last_part = b""
         self._paused = False
         self._failure = ""
         self._reason = ""
@@ -154,9 +158,7 @@ class Exchange:
         assert self._endpoint is not None
         candidates = self._available(variant.numbers)
         if not candidates:
-            self._fail(
-                faults.UNAVAILABLE, f"No instance of variant {variant.name} can be reached. {self._reason}".strip()
-            )
+            self._fail(faults.UNAVAILABLE, self._unreachable())
         elif len(candidates) == 1:
             self._count(candidates[0], Outcome.SINGLE)
         elif variant.strategy is Strategy.RANDOM:
@@ -213,7 +215,8 @@ class Exchange:
         if host is not None:
             self._deliver(host)
         else:
-            self._connecting = self._parts.pool.connect(address, self._connected)
+            left = self._connect_deadline() - self._parts.loop.time()
+            self._connecting = self._parts.pool.connect(address, self._connected, left)
 
     # --- deliver -----------------------------------------------------------------------------------------------------
 
@@ -249,7 +252,8 @@ class Exchange:
         self._host_status = status
         if status >= 500:
             self._note_failure()
-        else:
+        elif status < 400:
+            # A client's error says nothing about the host, good or bad.
             self._parts.health.succeeded(self._identity)
         head = self._head = self._call.api.answer_head(status, headers, self._variant.name, self._request_id)
         if head is None:
@@ -261,6 +265,7 @@ class Exchange:
         self._last_byte_at = self._parts.loop.time()
         self._answer_bytes += len(data)
         if self._collected is None:
+            self._last_part = data
             self._client.send(self._call.api.answer_part(data))
         elif self._answer_bytes <= COLLECT_BYTES_MAX:
             self._collected.append(data)
@@ -294,8 +299,7 @@ class Exchange:
         assert self._variant is not None
         parts = self._parts
         left = len(self._variant.numbers) - len(self._tried) - 1
-        deadline = self._request.received_at + parts.settings.connect_timeout_seconds
-        step = next_step(failure, left, parts.budget.left, deadline - parts.loop.time())
+        step = next_step(failure, left, parts.budget.left, self._connect_deadline() - parts.loop.time())
         if step is Next.OTHER:
             assert self._endpoint is not None
             parts.budget.spend()
@@ -304,11 +308,20 @@ class Exchange:
             self._release()
             self._choose()
         elif failure is Failure.REFUSED:
-            self._fail(faults.UNAVAILABLE, f"No instance of variant {self._variant.name} can be reached.")
+            self._fail(faults.UNAVAILABLE, self._unreachable())
         elif failure is Failure.SILENT:
             self._fail(faults.MODEL_TIMEOUT, _TIMED_OUT)
         else:
             self._fail(faults.MODEL, _say(failure))
+
+    def _connect_deadline(self) -> float:
+        """Until when connections may be tried: time for one instance that does not answer at all, and one more."""
+        return self._request.received_at + self._parts.settings.connect_timeout_seconds + SECOND_CHANCE_SECONDS
+
+    def _unreachable(self) -> str:
+        assert self._endpoint is not None
+        assert self._variant is not None
+        return f"No instance of variant {self._variant.name} of endpoint {self._endpoint.name} can be reached."
 
     def _answer_whole(self, *, whole: bool) -> None:
         assert self._context is not None
@@ -323,7 +336,8 @@ class Exchange:
         ends = False
         if self._head.is_stream:
             timed_out = failure is Failure.SILENT
-            words, ends = self._call.api.broken_part(_TIMED_OUT if timed_out else _say(failure), timed_out)
+            said = _TIMED_OUT if timed_out else _say(failure)
+            words, ends = self._call.api.broken_part(said, timed_out, self._last_part)
             if words:
                 self._client.send(words)
         self._end(self._head.status)

@@ -44,8 +44,8 @@ class Api(Protocol):
     def answer_whole(self, status: int, body: bytes, whole: bool, context: Context) -> Answer:
         """Return the answer made of a host's whole answer; ``whole`` is False when it was too long to read."""
 
-    def broken_part(self, message: str, timed_out: bool) -> tuple[bytes, bool]:
-        """Return the last words of a stream that failed, and whether they end it by themselves."""
+    def broken_part(self, message: str, timed_out: bool, before: bytes) -> tuple[bytes, bool]:
+        """Return the last words of a stream that failed after ``before``, and whether they end it by themselves."""
 
     def failure(self, fault: Fault, message: str, param: str | None, context: Context | None) -> Answer:
         """Return an error before any byte of an answer."""

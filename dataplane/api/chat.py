@@ -86,10 +86,11 @@ class ChatCompletions:
         """A redirect: it is not followed, and where it points stays here."""
         return faults.openai(MODEL, f"The model host answered with a redirect ({status}), which is not followed.")
 
-    def broken_part(self, message: str, timed_out: bool) -> tuple[bytes, bool]:
-        # The blank line first ends whatever event the failure cut in two.
+    def broken_part(self, message: str, timed_out: bool, before: bytes) -> tuple[bytes, bool]:
         fault = MODEL_TIMEOUT if timed_out else MODEL
-        return b"\n\ndata: %b\n\n" % faults.openai_body(fault, message), False
+        # A blank line ends an event that the failure cut in two.
+        start = b"" if not before or before.endswith((b"\n\n", b"\r\n\r\n")) else b"\n\n"
+        return b"%bdata: %b\n\n" % (start, faults.openai_body(fault, message)), False
 
     def failure(self, fault: Fault, message: str, param: str | None, context: Context | None) -> Answer:
         return faults.openai(fault, message, param)

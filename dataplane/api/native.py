@@ -102,7 +102,7 @@ class Invoke:
         said = f'with message "{original}"' if whole else "and could not load the entire response body"
         return _model_error(status, f"Received {side} error ({status}) from primary {said}.", original, context)
 
-    def broken_part(self, message: str, timed_out: bool) -> tuple[bytes, bool]:
+    def broken_part(self, message: str, timed_out: bool, before: bytes) -> tuple[bytes, bool]:
         return b"", False
 
     def failure(self, fault: Fault, message: str, param: str | None, context: Context | None) -> Answer:
@@ -132,7 +132,7 @@ class InvokeWithResponseStream(Invoke):
     def answer_part(self, data: bytes) -> bytes:
         return event_stream.payload_part(data)
 
-    def broken_part(self, message: str, timed_out: bool) -> tuple[bytes, bool]:
+    def broken_part(self, message: str, timed_out: bool, before: bytes) -> tuple[bytes, bool]:
         code = "ModelInvocationTimeExceeded" if timed_out else "StreamBroken"
         return event_stream.exception("ModelStreamError", _encode({"Message": message, "ErrorCode": code})), True
 

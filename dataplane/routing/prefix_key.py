@@ -6,6 +6,7 @@ given as one string or as parts has one key. Roles, message borders, images and 
 (docs/adr/0003). The isolation id is hashed with its length in front, so id and prefix cannot run together.
 """
 
+import json
 from typing import Any
 
 import msgspec
@@ -55,15 +56,7 @@ class _Body(Struct):
     prompt_cache_key: str | None = None
 
 
-class _LooseBody(Struct):
-    messages: Any = UNSET
-    model: Any = UNSET
-    stream: Any = None
-    prompt_cache_key: Any = None
-
-
 _typed = msgspec.json.Decoder(_Body)
-_loose = msgspec.json.Decoder(_LooseBody)
 
 
 def native_key(body: bytes, prefix_length: int, isolation: bytes | None) -> int | None:
@@ -75,7 +68,7 @@ def native_key(body: bytes, prefix_length: int, isolation: bytes | None) -> int 
 
 def chat_key(chat: Chat, prefix_length: int) -> int | None:
     """Return the 64-bit key of a chat request, or None when it has neither text nor an isolation id."""
-    text = chat.text[:prefix_length].encode()
+    text = chat.text[:prefix_length].encode("utf-8", "surrogatepass")
     if chat.isolation is None:
         return xxh3_64_intdigest(b"c" + text) if text else None
     isolation = chat.isolation.encode()
@@ -98,8 +91,8 @@ def read_chat(body: bytes) -> Chat:
         return _read_loosely(body)
     except UnicodeDecodeError as error:
         raise BadChat(f"the body is not UTF-8: byte {error.start} does not belong") from None
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise BadChat(f"the body is not JSON: {_reason(error)}") from None
+    except (msgspec.DecodeError, RecursionError):
+        return _read_loosely(body)
     if typed.messages is UNSET:
         raise BadChat("messages is required: a list of messages", "messages")
     pieces: list[str] = []
@@ -123,17 +116,19 @@ def read_chat(body: bytes) -> Chat:
 
 
 def _read_loosely(body: bytes) -> Chat:
-    """Read a body whose messages have unusual types, taking text where there is some."""
+    """Read a body of unusual types, or one that only lenient readers take (NaN, lone surrogates): the host may."""
     try:
-        loose = _loose.decode(body)
-    except msgspec.ValidationError:
-        raise BadChat("the body must be a JSON object") from None
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise BadChat(f"the body is not JSON: {_reason(error)}") from None
-    if not isinstance(loose.messages, list):
+        loose = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise BadChat(f"the body is not JSON: {reason}") from None
+    if not isinstance(loose, dict):
+        raise BadChat("the body must be a JSON object")
+    messages = loose.get("messages")
+    if not isinstance(messages, list):
         raise BadChat("messages is required: a list of messages", "messages")
-    text = "".join(_texts(loose.messages))[:PREFIX_LENGTH_MAX]
-    return Chat(text, _isolation(loose.prompt_cache_key), loose.stream is True, loose.model)
+    text = "".join(_texts(messages))[:PREFIX_LENGTH_MAX]
+    return Chat(text, _isolation(loose.get("prompt_cache_key")), loose.get("stream") is True, loose.get("model"))
 
 
 def _texts(messages: list[Any]) -> list[str]:
@@ -159,8 +154,14 @@ def _isolation(value: object) -> str | None:
             f"prompt_cache_key must have at most {ISOLATION_CHARACTERS_MAX} characters, it has {len(value)}",
             "prompt_cache_key",
         )
+    if not _is_text(value):
+        raise BadChat("prompt_cache_key must not hold lone surrogates", "prompt_cache_key")
     return value
 
 
-def _reason(error: Exception) -> str:
-    return "nested too deeply" if isinstance(error, RecursionError) else str(error)
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -6,7 +6,7 @@ What happened is told in the words of the retry rule. The connection knows nothi
 import asyncio
 import contextlib
 import socket
-from typing import Protocol
+from typing import Protocol, cast
 
 import httptools
 
@@ -39,8 +39,9 @@ class HostConnection(asyncio.BufferedProtocol):
     """Leased to one exchange at a time. ``socket`` is looked at before a lease, ``idle_since`` by the pool's sweep."""
 
     __slots__ = (
-        "_buffer", "_close_after", "_complete", "_exchange", "_head_bytes", "_headers", "_keep_alive", "_owner",
+        "_buffer", "_complete", "_exchange", "_head_bytes", "_headers", "_keep_alive", "_owner",
         "_parser", "_status", "_transport", "_until_close", "_view", "idle_since", "keep_alive_seconds", "socket",
+        "streamed", "uses",
     )  # fmt: skip
 
     def __init__(self, owner: Owner, buffer: bytearray, sock: socket.socket | None) -> None:
@@ -58,6 +59,9 @@ class HostConnection(asyncio.BufferedProtocol):
         self._until_close = False
         self.socket = sock
         self.idle_since = 0.0
+        self.uses = 0
+        self.streamed = False
+        """Whether the last answer was an event stream."""
         self.keep_alive_seconds: float | None = None
         """What the host itself promised (``Keep-Alive: timeout=``), if it did."""
 
@@ -67,6 +71,8 @@ class HostConnection(asyncio.BufferedProtocol):
         """Send one request; its answer goes to ``exchange``."""
         assert self._transport is not None
         self._exchange = exchange
+        self.uses += 1
+        self.streamed = False
         self._complete = self._until_close = False
         self._headers = []
         self._head_bytes = self._status = 0
@@ -114,8 +120,8 @@ class HostConnection(asyncio.BufferedProtocol):
     # --- the loop's callbacks ----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are no subclass of asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
 
     def get_buffer(self, sizehint: int) -> bytearray:
         # One buffer for all connections of a worker: what is read is handed on before the next read.
@@ -130,9 +136,14 @@ class HostConnection(asyncio.BufferedProtocol):
         except httptools.HttpParserUpgrade:
             self._fail(Failure.MALFORMED, "the host switched protocols")
         except httptools.HttpParserError as error:
-            if isinstance(error, httptools.HttpParserCallbackError) and not isinstance(error.__context__, _TooLong):
+            cause = error.__context__
+            if isinstance(error, httptools.HttpParserCallbackError) and not isinstance(cause, (_TooLong, _Surplus)):
                 raise
-            self._fail(self._by_progress(Failure.MALFORMED), f"not an HTTP answer: {error.__context__ or error}")
+            if self._complete:
+                # The answer itself is whole; nothing else may come from this connection.
+                self._keep_alive = False
+            else:
+                self._fail(self._by_progress(Failure.MALFORMED), f"not an HTTP answer: {cause or error}")
         if self._complete:
             self._end()
 
@@ -155,6 +166,8 @@ class HostConnection(asyncio.BufferedProtocol):
     # --- the parser's callbacks --------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
+        if self._complete:
+            raise _Surplus("more came after the answer")
         self._headers = []
 
     def on_status(self, status: bytes) -> None:
@@ -176,6 +189,8 @@ class HostConnection(asyncio.BufferedProtocol):
         for name, value in self._headers:
             if name in (b"content-length", b"transfer-encoding"):
                 framed = True
+            elif name == b"content-type":
+                self.streamed = value.startswith(b"text/event-stream")
             elif name == b"keep-alive":
                 self.keep_alive_seconds = _timeout(value)
         self._until_close = not framed
@@ -220,6 +235,10 @@ class HostConnection(asyncio.BufferedProtocol):
 
 
 class _TooLong(Exception):
+    pass
+
+
+class _Surplus(Exception):
     pass
 
 

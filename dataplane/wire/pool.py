@@ -7,6 +7,7 @@ the set of all connections; leases and returns happen on the event loop's thread
 import asyncio
 import socket
 import ssl
+from collections import deque
 from collections.abc import Callable, Collection
 
 from dataplane.host import Address
@@ -15,6 +16,14 @@ from dataplane.wire.host_connection import READ_BYTES, HostConnection
 Connected = Callable[[HostConnection | None, str], None]
 """Called with a connection, or with None and the reason."""
 
+PROBATION_SECONDS = 0.02
+"""How long a connection must have survived its answer before it is used again, until the host has shown that it keeps
+connections. Some promise to and close after every stream (llama.cpp's server does); a request that meets the closing
+connection cannot be sent again, since the host may have read it."""
+_EARLY_SECONDS = 1.0
+"""A host that closes an idle connection sooner than this goes back on probation."""
+RECEIVE_BYTES = 262_144
+"""The kernel's share of a stream that the client does not read."""
 _MARGIN_SECONDS = 1.0
 """A host's promise of N seconds is kept for N - 1: its clock starts earlier than ours."""
 
@@ -26,25 +35,42 @@ class Pool:
         self._connect_timeout_seconds = connect_timeout_seconds
         self._keep_alive_seconds = keep_alive_seconds
         self._loop = asyncio.get_running_loop()
-        self._idle: dict[Address, list[HostConnection]] = {}
+        self._idle: dict[Address, deque[HostConnection]] = {}
+        self._trusted: set[tuple[Address, bool]] = set()
         self._all: dict[HostConnection, Address] = {}
         self._connecting: set[asyncio.Task[None]] = set()
         self._buffer = bytearray(READ_BYTES)
         self._tls: ssl.SSLContext | None = None
 
     def lease_idle(self, address: Address) -> HostConnection | None:
-        """Return an idle connection that is still open, or None."""
+        """Return an idle connection that is still open and fit for use, or None."""
         idle = self._idle.get(address)
         while idle:
             connection = idle.pop()
+            if not self._is_fit(address, connection):
+                # The newest is on probation; the oldest is the likeliest to have passed it.
+                idle.append(connection)
+                connection = idle.popleft()
+                if not self._is_fit(address, connection):
+                    idle.appendleft(connection)
+                    return None
             if connection.is_alive:
                 return connection
             connection.close()
         return None
 
-    def connect(self, address: Address, connected: Connected) -> asyncio.Task[None]:
-        """Open a connection; ``connected`` is told. Cancelling the task leaves nothing open and calls nothing."""
-        task = self._loop.create_task(self._connect(address, connected))
+    def _is_fit(self, address: Address, connection: HostConnection) -> bool:
+        if (address, connection.streamed) in self._trusted:
+            return True
+        return self._loop.time() - connection.idle_since >= PROBATION_SECONDS
+
+    def connect(self, address: Address, connected: Connected, seconds: float | None = None) -> asyncio.Task[None]:
+        """Open a connection within ``seconds`` and the connect timeout; ``connected`` is told.
+
+        Cancelling the task leaves nothing open and calls nothing.
+        """
+        limit = self._connect_timeout_seconds if seconds is None else min(seconds, self._connect_timeout_seconds)
+        task = self._loop.create_task(self._connect(address, connected, max(limit, 0.0)))
         self._connecting.add(task)
         task.add_done_callback(self._connecting.discard)
         return task
@@ -55,13 +81,20 @@ class Pool:
             connection.close()
             return
         connection.idle_since = self._loop.time()
-        self._idle.setdefault(address, []).append(connection)
+        if connection.uses > 1:
+            self._trusted.add((address, connection.streamed))
+        idle = self._idle.get(address)
+        if idle is None:
+            idle = self._idle[address] = deque()
+        idle.append(connection)
 
     def retired(self, connection: HostConnection) -> None:
         address = self._all.pop(connection, None)
         idle = self._idle.get(address) if address is not None else None
-        if idle and connection in idle:
+        if address is not None and idle and connection in idle:
             idle.remove(connection)
+            if self._loop.time() - connection.idle_since < _EARLY_SECONDS:
+                self._trusted.discard((address, connection.streamed))
 
     def sweep(self) -> None:
         """Close connections that have been idle too long: soon the host would."""
@@ -73,8 +106,9 @@ class Pool:
     def keep_only(self, addresses: Collection[Address]) -> None:
         """Retire the connections to hosts that left: idle ones now, leased ones when they come back."""
         for address in [known for known in self._idle if known not in addresses]:
-            for connection in list(self._idle.pop(address)):
+            for connection in self._idle.pop(address):
                 connection.close()
+        self._trusted = {known for known in self._trusted if known[0] in addresses}
         for connection, address in list(self._all.items()):
             if address not in addresses:
                 del self._all[connection]
@@ -96,11 +130,11 @@ class Pool:
             return self._keep_alive_seconds
         return min(self._keep_alive_seconds, max(0.0, promised - _MARGIN_SECONDS))
 
-    async def _connect(self, address: Address, connected: Connected) -> None:
+    async def _connect(self, address: Address, connected: Connected, limit: float) -> None:
         connection: HostConnection | None = None
         sock: socket.socket | None = None
         try:
-            async with asyncio.timeout(self._connect_timeout_seconds):
+            async with asyncio.timeout(limit):
                 sock = await self._open_socket(address)
                 context = self._context() if address.tls else None
                 # TLS keeps records of its own in the socket, so a look at it would mislead.
@@ -112,7 +146,7 @@ class Pool:
                     server_hostname=address.host if context else None,
                 )
         except TimeoutError:
-            reason = f"no connection within {self._connect_timeout_seconds:g} s"
+            reason = f"no connection within {limit:.3g} s"
         except (OSError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         finally:
@@ -133,6 +167,7 @@ class Pool:
             sock.setblocking(False)
             try:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
                 await self._loop.sock_connect(sock, where)
             except OSError as error:
                 failure = error

@@ -10,7 +10,7 @@ connection's callbacks change them.
 
 import asyncio
 from collections import deque
-from typing import Protocol
+from typing import Protocol, cast
 
 import httptools
 
@@ -103,9 +103,9 @@ class ClientConnection(asyncio.Protocol):
     # --- the loop's callbacks ----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        # uvloop's transports are no subclass of asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
         peer = transport.get_extra_info("peername")
         self.peer = peer[0] if isinstance(peer, tuple) else ""
         if self._service.opened(self):
