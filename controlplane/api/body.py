@@ -8,10 +8,10 @@ from starlette.requests import Request
 
 from controlplane.errors import RequestEntityTooLargeException, RequestTimeoutException, SerializationException
 
-BODY_BYTES_MAX = 1024 * 1024
-"""The largest valid request, a model with 32 KB of environment, is below 100 KB."""
+BODY_BYTES_MAX = 512 * 1024
+"""The largest valid request, 32 KB of environment and 50 tags in escaped JSON, is below 400 KB."""
 READ_SECONDS = 20.0
-"""For a client to send its whole body; a megabyte takes less on any link that is fit for the API."""
+"""For a client to send its whole body; that much takes less on any link that is fit for the API."""
 
 
 async def read(request: Request) -> bytes:

@@ -18,6 +18,8 @@ INTEGER_MAX = 2**31 - 1
 """AWS integers are 32-bit; so are the database's."""
 FLOAT_MAX = 3.4028234663852886e38
 """AWS floats are single precision. The bound also keeps a sum of ten weights finite."""
+ENTRIES_MAX = 1000
+"""Of a list or map that the service model leaves unbounded; ten variants are the most that any of them can be about."""
 NO_VALUE = object()
 """Stands for a value that a message must not repeat."""
 
@@ -177,7 +179,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Items:
-    """A list or map: number of entries."""
+    """A list or map: number of entries. It is checked first, so that no time goes into entries that are too many."""
 
     low: int | None = None
     high: int | None = None
@@ -186,11 +188,24 @@ class Items:
         schema = handler(source)
         if schema["type"] == "tuple":
             # JSON has lists only; the strictness of the items is their own.
-            return core_schema.tuple_variable_schema(
-                schema["items_schema"][0], min_length=self.low, max_length=self.high, strict=False
-            )
-        assert schema["type"] == "dict"
-        return {**schema, "min_length": self.low, "max_length": self.high}
+            schema = core_schema.tuple_variable_schema(schema["items_schema"][0], strict=False)
+        high = ENTRIES_MAX if self.high is None else self.high
+
+        def check(value: object) -> object:
+            if isinstance(value, list | tuple | dict):
+                if self.low is not None and len(value) < self.low:
+                    raise _broken("Member must have length greater than or equal to {bound}", bound=self.low)
+                if len(value) > high:
+                    raise _broken("Member must have length less than or equal to {bound}", bound=high)
+            return value
+
+        return core_schema.no_info_before_validator_function(check, schema)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        found = handler(schema)
+        unit = "Items" if found["type"] == "array" else "Properties"
+        extra = {f"min{unit}": self.low, f"max{unit}": self.high}
+        return found | {key: value for key, value in extra.items() if value is not None}
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import difflib
 import typing
 from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import islice
 from types import UnionType
 from typing import Any, TypeVar, cast
 
@@ -16,8 +17,11 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from controlplane.errors import SerializationException, ServiceError, ValidationException
-from controlplane.shapes.base import NO_VALUE, Accepts, Bounds, Failure, OneOf, Refused, Shape
+from controlplane.shapes.base import ENTRIES_MAX, NO_VALUE, Accepts, Bounds, Failure, OneOf, Refused, Shape
 from controlplane.shapes.messages import MAP_MEMBER, enum_constraint, failures_message, quoted
+
+FAILURES_MAX = 100
+"""More of either pass are not looked for: they do not fit in the message."""
 
 S = TypeVar("S", bound=Shape)
 Path = tuple[str | int, ...]
@@ -42,12 +46,14 @@ def parse(shape: type[S], sent: object) -> S:
     """
     if not isinstance(sent, Mapping):
         raise SerializationException(f"The request body must be a JSON object with the members of {shape.__name__}.")
-    refusals = list(_rules(shape, sent, ()))
+    refusals = list(islice(_rules(shape, sent, ()), FAILURES_MAX))
     try:
         parsed = shape.model_validate(sent)
     except ValidationError as error:
         refused = {failure.path for failure in refusals if failure.refused}
-        broken = [_failure(detail) for detail in error.errors(include_url=False) if not _is_noise(detail)]
+        # Unknown members are the second pass's.
+        details = (detail for detail in error.errors(include_url=False) if detail["type"] != "extra_forbidden")
+        broken = [_failure(detail) for detail in islice(details, FAILURES_MAX)]
         refusals = [f for f in broken if not any(f.path[:end] in refused for end in range(1, len(f.path)))] + refusals
     else:
         if not refusals:
@@ -59,13 +65,6 @@ def _error(failures: list[Failure]) -> ServiceError:
     unique = list({(f.path, f.constraint): f for f in failures}.values())
     kind = SerializationException if any(failure.wrong_type for failure in unique) else ValidationException
     return kind(failures_message(unique))
-
-
-def _is_noise(detail: ErrorDetails) -> bool:
-    """Unknown members are the second pass's; a list is no shorter for having bad items, which pydantic leaves out."""
-    if detail["type"] == "too_short":
-        return bool(len(detail["input"]) >= detail["ctx"]["min_length"])
-    return detail["type"] == "extra_forbidden"
 
 
 def _failure(detail: ErrorDetails) -> Failure:
@@ -86,10 +85,6 @@ def _failure(detail: ErrorDetails) -> Failure:
             constraint = f"Member must have value greater than or equal to {context['ge']}"
         case "less_than_equal":
             constraint = f"Member must have value less than or equal to {context['le']}"
-        case "too_short":
-            constraint = f"Member must have length greater than or equal to {context['min_length']}"
-        case "too_long":
-            constraint = f"Member must have length less than or equal to {context['max_length']}"
         case "finite_number":
             constraint = "Member must be a finite number"
         case "string_unicode":
@@ -122,7 +117,7 @@ def _inner_rules(field: FieldInfo, value: object, path: Path) -> Iterator[Failur
     if isinstance(value, Mapping):
         yield from _rules(inner, value, path)
     elif isinstance(value, list):
-        for index, item in enumerate(value):
+        for index, item in enumerate(value[:ENTRIES_MAX]):
             if isinstance(item, Mapping):
                 yield from _rules(inner, item, (*path, index))
 

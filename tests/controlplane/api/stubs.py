@@ -85,12 +85,23 @@ class Stubs:
         )
 
 
+async def _nothing() -> None: ...
+
+
 @contextmanager
-def served(app: FastAPI) -> Iterator[str]:
-    """Serve ``app`` with uvicorn on a real socket, in a thread of its own; yield its URL."""
+def served(app: FastAPI, at_end: Callable[[], Awaitable[None]] = _nothing) -> Iterator[str]:
+    """Serve ``app`` with uvicorn on a real socket, in a thread of its own; yield its URL.
+
+    ``at_end`` runs in that thread's event loop, where connections that the app opened can be closed.
+    """
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
     sock = socket.create_server(("127.0.0.1", 0))
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve([sock])), daemon=True)
+
+    async def serve() -> None:
+        await server.serve([sock])
+        await at_end()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
     try:
         # The socket listens already: a client that is early waits in its backlog.

@@ -9,7 +9,7 @@ from controlplane.shapes.base import Shape
 from controlplane.shapes.endpoint_configs import CreateEndpointConfigInput
 from controlplane.shapes.endpoints import CreateEndpointInput, UpdateEndpointInput
 from controlplane.shapes.models import CreateModelInput, ListModelsInput
-from controlplane.shapes.parse import parse
+from controlplane.shapes.parse import FAILURES_MAX, parse
 from controlplane.shapes.tags import AddTagsInput
 from controlplane.shapes.variants import ProductionVariant
 from tests.controlplane.shapes.service_model import shapes_by_name
@@ -205,6 +205,21 @@ def test_too_many_variants() -> None:
     variants = [{"VariantName": f"v{n}", "ModelName": "m"} for n in range(11)]
     message = refusal(CreateEndpointConfigInput, {"EndpointConfigName": "c", "ProductionVariants": variants}).message
     assert "Member must have length less than or equal to 10" in message
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"ProductionVariants": [{}] * 50_000},
+        {"Tags": [{"Key": "k", "Value": "v"}] * 10_000},
+        {f"Endpointx{number}": 1 for number in range(10_000)},
+        {"ProductionVariants": [{f"x{number}": 1 for number in range(10_000)}] * 10},
+    ],
+    ids=["items", "repeated", "unknown", "unknown inside"],
+)
+def test_no_time_goes_into_failures_that_nobody_reads(sent: dict[str, Any]) -> None:
+    count = int(refusal(CreateEndpointConfigInput, sent).message.split(" ")[0])
+    assert count <= 2 * FAILURES_MAX
 
 
 def test_defaults() -> None:
