@@ -45,12 +45,13 @@ fetch("/openapi.json").then(answer => answer.json()).then(api => {
   const limits = schema => [
     ["minimum", "at least "], ["maximum", "at most "], ["minLength", "length from "], ["maxLength", "length to "],
     ["minItems", "items from "], ["maxItems", "items to "], ["pattern", "pattern "], ["default", "default "],
-  ].filter(([key]) => schema[key] !== undefined).map(([key, text]) => text + schema[key]).join(", ");
+  ].filter(([key]) => schema[key] != null).map(([key, text]) => text + schema[key]).join(", ");
   const table = schema => {
     const rows = Object.entries(schema.properties || {}).map(([name, raw]) => {
       const member = resolve(raw), item = member.items ? resolve(member.items) : null;
       const inner = [member, item].find(one => one && one.properties);
-      const values = (member.enum || (item && item.enum) || []).join(" | ");
+      const set = member.enum || (item && item.enum) || [];
+      const values = set.length > 12 ? set.slice(0, 3).join(" | ") + " | ... (" + set.length + ")" : set.join(" | ");
       const cell = make("td", [limits(member), values].filter(Boolean).join("; "));
       if (raw.description) cell.append(" ", Object.assign(make("span", raw.description), { className: "note" }));
       if (inner) cell.append(make("details", "", make("summary", "members"), table(inner)));
