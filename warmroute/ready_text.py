@@ -12,21 +12,26 @@ from warmroute import demo, network
 _KEYS = 'region_name="{region}", aws_access_key_id="any", aws_secret_access_key="any"'
 """AUTH is off, but boto3 insists on a region and on credentials."""
 
+# Neither indented nor commented: here-documents bear no leading spaces, and some shells no pasted comments.
 _CALLS = """
-Ask the endpoint {name}, from another terminal:
+Ask the endpoint {name}, from another terminal in this directory.
 
-  # curl
-  curl -s {data}/v1/chat/completions -H 'Content-Type: application/json' \\
-    -d '{{"model": "{name}", "messages": [{{"role": "user", "content": "Tell me a story"}}], "max_tokens": 16}}'
+With curl:
 
-  # boto3
+curl -s {data}/v1/chat/completions -H 'Content-Type: application/json' \\
+  -d '{{"model": "{name}", "messages": [{{"role": "user", "content": "Tell me a story"}}], "max_tokens": 16}}'
+
+With boto3:
+
 {boto3}
 
-  # openai
+With openai:
+
 {openai}
 
-  # the control plane, as plain REST; all operations: {control}/docs
-  curl -s {control}/DescribeEndpoint -d '{{"EndpointName": "{name}"}}'
+And the control plane, as plain REST:
+
+curl -s {control}/DescribeEndpoint -d '{{"EndpointName": "{name}"}}'
 """
 
 _BOTO3 = """
@@ -95,8 +100,8 @@ def write(started: Started, settings: Settings, seconds: float) -> str:
     hosts = f"{started.hosts} simulated host{'s' * (started.hosts != 1)} behind endpoint {demo.NAME}"
     lines = [
         calls,
-        f"Control plane  {control}   (API for models and endpoints; {control}/docs)",
-        f"Data plane     {data}   ({started.workers} worker{'s' * (started.workers != 1)}; {data}/metrics)",
+        f"Control plane  {control}   SageMaker's API for models and endpoints; all of it: {control}/docs",
+        f"Data plane     {data}   {started.workers} worker{'s' * (started.workers != 1)}; counters: {data}/metrics",
         f"Hosts          {hosts if started.hosts else 'none simulated'}",
         f"Logs           {started.data_dir / 'logs'}",
         "Access         AUTH is off: whoever can reach these loopback ports may use them",
@@ -111,5 +116,4 @@ def _python(program: str, values: dict[str, str]) -> str:
     interpreter = os.path.relpath(sys.executable)
     if interpreter.startswith(os.pardir):
         interpreter = sys.executable
-    # Not indented: it is to be pasted, and neither Python nor the here-document's end bears leading spaces.
     return f"{shlex.quote(interpreter)} - <<'PY'{program.format(**values)}PY"
