@@ -28,7 +28,8 @@ from dataplane.routing.routes import Routes
 from dataplane.state import store
 from dataplane.state.budget import RetryBudget
 from dataplane.state.health import Health
-from dataplane.state.inflight import InFlight, State
+from dataplane.state.inflight import InFlight
+from dataplane.state.link import State
 from dataplane.state.routes import RouteWatcher
 from dataplane.wire.pool import Pool
 from dataplane.wire.server import ClientConnection

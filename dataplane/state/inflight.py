@@ -1,16 +1,14 @@
 """The requests in flight: chosen and counted in one atomic step in Redis, for all workers.
 
-Requests of one turn of the event loop share a call, one call per endpoint is on its way at a time, and the store's
-answers are callbacks: no coroutine per request. When the store is slow or away, requests are decided on last known
-counts at once and the store is told the truth when it is back.
+Callers admit, count and release; each endpoint has a ledger; each ledger talks to the node of the store that serves
+its slot. The store's answers are callbacks: no coroutine per request.
 
-What changes here: the ledgers, the connection and ``_state``; only callbacks of the event loop change them.
+What changes here: the ledgers, the links and the topology; only callbacks of the event loop change them.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from enum import StrEnum
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import hiredis
@@ -18,23 +16,15 @@ import hiredis
 from dataplane.routing.admission import Outcome
 from dataplane.state import store
 from dataplane.state.ledger import Admit, Granted, Ledger, grant
+from dataplane.state.link import GIVE_UP_SECONDS, Link, State
+from dataplane.state.topology import Topology
 
 logger = logging.getLogger(__name__)
 
-GIVE_UP_SECONDS = 1.0
-"""A call without an answer for so long means the connection is dead. Until then a late answer is still put to use."""
-BACKOFF_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0)
-_CONNECT_SECONDS = 1.0
-_DONE, _RESTATE = 0, 2
+TOPOLOGY_SECONDS = 5.0
+"""How often a cluster is asked for its slots when all is well; ten times as often while a node is away."""
+_DONE = 0
 _OUTCOMES = tuple(Outcome)
-
-
-class State(StrEnum):
-    """What this worker thinks of the store."""
-
-    DOWN = "down"
-    SLOW = "slow"
-    UP = "up"
 
 
 class Observer(Protocol):
@@ -51,17 +41,16 @@ class InFlight:
     def __init__(
         self, address: store.Address, worker: str, lease_seconds: float, budget_seconds: float, observer: Observer
     ) -> None:
-        self._address = address
+        self._seed = address
         self._worker = worker
         self._lease_seconds = lease_seconds
         self._budget_seconds = budget_seconds
         self._observer = observer
         self._ledgers: dict[str, Ledger] = {}
         self._sequence = 0
-        self._state = State.DOWN
-        self._connection: store.Connection | None = None
-        self._unsent: dict[Ledger, None] = {}
-        self._watch_planned = False
+        self._topology: Topology | None = None
+        self._links = {address: Link(address, budget_seconds, self)}
+        self._places: dict[Ledger, Link] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
 
@@ -83,25 +72,26 @@ class InFlight:
         """
         ledger = self._ledger(endpoint_id)
         admit = Admit(numbers, threshold, dice, granted, everything)
-        if self._state is State.UP:
+        link = self._places[ledger]
+        if link.state is State.UP:
             ledger.queue.append(admit)
         else:
             ledger.decide_alone(admit)
-        self._plan(ledger)
+        link.plan(ledger)
 
     def count(self, endpoint_id: str, number: int) -> None:
         """Count a request whose instance is already chosen. The caller owes one ``release``."""
         ledger = self._ledger(endpoint_id)
         ledger.hold(number)
         ledger.change(number, 1)
-        self._plan(ledger)
+        self._places[ledger].plan(ledger)
 
     def release(self, endpoint_id: str, number: int) -> None:
         """Give back one request of ``number``."""
         ledger = self._ledgers[endpoint_id]
         ledger.drop(number)
         ledger.change(number, -1)
-        self._plan(ledger)
+        self._places[ledger].plan(ledger)
 
     def held(self, endpoint_id: str) -> dict[int, int]:
         """Return this worker's requests in flight by instance number."""
@@ -110,15 +100,20 @@ class InFlight:
 
     @property
     def state(self) -> State:
-        return self._state
+        """The worst of the nodes that serve endpoints in use; of all, when none is in use."""
+        links = set(self._places.values()) or set(self._links.values())
+        return max((link.state for link in links), key=list(State).index)
 
     async def start(self) -> None:
-        """Try to connect once, then keep the connection and the leases in the background."""
+        """Try to connect once, then keep the connections and the leases in the background."""
+        link = self._links[self._seed]
         try:
-            await self._connect()
+            await link.connect()
         except (OSError, hiredis.HiredisError) as error:
-            logger.warning("Redis is not reachable (%s); routing on local counts until it is", _say(error))
-        self._tasks = [asyncio.create_task(self._stay_connected()), asyncio.create_task(self._renew())]
+            reason = str(error) or type(error).__name__
+            logger.warning("Redis is not reachable (%s); routing on local counts until it is", reason)
+        link.keep_connected()
+        self._tasks = [asyncio.create_task(self._renew()), asyncio.create_task(self._watch_topology())]
 
     async def stop(self) -> None:
         """Tell the store the last releases and hang up."""
@@ -126,73 +121,37 @@ class InFlight:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         deadline = self._loop.time() + GIVE_UP_SECONDS
-        while self._state is State.UP and self._busy() and self._loop.time() < deadline:
+        while self._is_owing() and self._loop.time() < deadline:
             await asyncio.sleep(0.005)
-        if self._connection is not None:
-            self._connection.close()
+        await asyncio.gather(*(link.close() for link in self._links.values()))
 
-    # --- calls to the store ------------------------------------------------------------------------------------------
+    def _is_owing(self) -> bool:
+        return any(
+            link.state is State.UP and (ledger.has_news or ledger.sent is not None)
+            for ledger, link in self._places.items()
+        )
 
     def _ledger(self, endpoint_id: str) -> Ledger:
         now = self._loop.time()
         ledger = self._ledgers.get(endpoint_id)
         if ledger is None:
             ledger = self._ledgers[endpoint_id] = Ledger(endpoint_id, now)
+            self._places[ledger] = self._link_for(ledger)
         ledger.used_at = now
         return ledger
 
-    def _busy(self) -> bool:
-        return any(ledger.has_news or ledger.sent is not None for ledger in self._ledgers.values())
+    # --- what links ask (state.link.Owner) ---------------------------------------------------------------------------
 
-    def _plan(self, ledger: Ledger) -> None:
-        """Send the ledger's news at the end of this turn of the loop, or when its call on the way is answered."""
-        if ledger.sent is None and self._connection is not None:
-            if not self._unsent:
-                self._loop.call_soon(self._flush)
-            self._unsent[ledger] = None
-
-    def _flush(self) -> None:
-        unsent, self._unsent = self._unsent, {}
-        for ledger in unsent:
-            if self._connection is not None and ledger.sent is None and ledger.has_news:
-                self._send(ledger)
-
-    def _send(self, ledger: Ledger) -> None:
-        assert self._connection is not None
+    def write_call(self, ledger: Ledger) -> bytes:
         self._sequence += 1
         argument = ledger.write_call(self._worker, self._sequence, int(self._lease_seconds * 1000), self._loop.time())
         self._observer.store_call(len(ledger.sent or ()))
-        self._connection.run_script(ledger.keys, argument, lambda reply: self._answered(ledger, reply))
-        if not self._watch_planned:
-            self._watch_planned = True
-            self._loop.call_later(self._budget_seconds, self._watch)
+        return argument
 
-    def _answered(self, ledger: Ledger, reply: Any) -> None:
+    def entered(self, ledger: Ledger, reply: list[int]) -> bool:
+        if reply[0] != _DONE:
+            return False
         sent, ledger.sent = ledger.sent or [], None
-        if isinstance(reply, list) and reply[0] == _DONE:
-            self._enter(ledger, sent, reply)
-        else:
-            # Whatever the store did or did not do with this call, the next one says all of it again.
-            ledger.restate = True
-            waiting = [admit for admit in sent if admit.granted]
-            if isinstance(reply, list) and reply[0] == _RESTATE:
-                ledger.queue[:0] = waiting
-            else:
-                for admit in waiting:
-                    ledger.decide_alone(admit)
-                self._refused(reply)
-                return
-        if self._state is State.SLOW and not self._overdue():
-            self._change_state(State.UP)
-        if ledger.has_news:
-            self._plan(ledger)
-
-    def _refused(self, reply: Any) -> None:
-        if reply is not None and self._connection is not None:
-            logger.error("Redis did not run the admission script (%s); connecting anew", reply)
-            self._connection.close()
-
-    def _enter(self, ledger: Ledger, sent: list[Admit], reply: list[int]) -> None:
         if reply[1]:
             self._observer.corrected(reply[1])
         granted: list[tuple[Admit, int, Outcome]] = []
@@ -213,76 +172,66 @@ class InFlight:
             ledger.learn(reply[2], reply[3 + 2 * len(sent) :])
         for admit, number, chosen in granted:
             grant(admit, number, chosen, degraded=False)
+        return True
 
-    # --- when the store is slow or away ------------------------------------------------------------------------------
+    def ledgers_of(self, link: Link) -> Iterable[Ledger]:
+        return [ledger for ledger, place in self._places.items() if place is link]
 
-    def _overdue(self) -> list[Ledger]:
-        late = self._loop.time() - self._budget_seconds
-        return [ledger for ledger in self._ledgers.values() if ledger.sent is not None and ledger.sent_at <= late]
+    def redirected(self, ledger: Ledger, address: store.Address, *, asking: bool) -> None:
+        """The slot is served elsewhere, or (asking) on its way there: follow it now.
 
-    def _watch(self) -> None:
-        """Decide what waited past the budget; hang up on a connection that is dead."""
-        self._watch_planned = False
-        overdue = self._overdue()
-        if overdue and self._state is State.UP:
-            self._change_state(State.SLOW)
-        for ledger in overdue:
-            self._decide_waiting(ledger)
-        if any(self._loop.time() - ledger.sent_at > GIVE_UP_SECONDS for ledger in overdue):
-            assert self._connection is not None
-            self._connection.close()
-        elif any(ledger.sent is not None for ledger in self._ledgers.values()):
-            self._watch_planned = True
-            self._loop.call_later(self._budget_seconds, self._watch)
+        What else has moved, the cluster will say.
+        """
+        link = self._grow(address)
+        if not asking:
+            self._places[ledger] = link
+            link.ask_topology()
+        if link.state is not State.UP:
+            ledger.decide_waiting()
+        elif asking:
+            link.send(ledger, asking=True)
+        else:
+            link.plan(ledger)
 
-    def _decide_waiting(self, ledger: Ledger) -> None:
-        queue, ledger.queue = ledger.queue, []
-        for admit in [*(ledger.sent or ()), *queue]:
-            if admit.granted is not None:
-                ledger.decide_alone(admit)
+    def topology(self, link: Link, slots: list[Any] | None) -> None:
+        """Take what a node says of the cluster; ledgers whose slot moved restate at their new node."""
+        self._topology = Topology.read(link.address, slots) if slots is not None else None
+        for ledger, place in list(self._places.items()):
+            node = self._link_for(ledger)
+            if node is not place and ledger.sent is None:
+                self._places[ledger] = node
+                ledger.restate = True
+                node.plan(ledger)
 
-    def _lost(self) -> None:
-        self._connection = None
-        self._unsent = {}
-        self._change_state(State.DOWN)
-        for ledger in self._ledgers.values():
-            ledger.restate = True
-            self._decide_waiting(ledger)
+    def state_changed(self) -> None:
+        self._observer.store_state(self.state)
 
-    def _change_state(self, state: State) -> None:
-        if state is self._state:
-            return
-        previous, self._state = self._state, state
-        self._observer.store_state(state)
-        if state is State.UP:
-            logger.info("Redis answers again (was %s): exact admission", previous)
-        elif previous is State.UP:
-            logger.warning(
-                "Redis is %s: requests are routed on last known counts and a local share of the threshold; "
-                "check the server behind WARMROUTE_REDIS_URL",
-                "slow" if state is State.SLOW else "away",
-            )
+    def _link_for(self, ledger: Ledger) -> Link:
+        node = self._topology.node_of(ledger.keys[0]) if self._topology is not None else None
+        return self._grow(node) if node is not None else self._links[self._seed]
 
-    async def _connect(self) -> None:
-        self._connection = await store.connect(self._address, self._lost, _CONNECT_SECONDS)
-        for ledger in self._ledgers.values():
-            ledger.restate = True
-            ledger.sent = None
-            self._send(ledger)
-        self._change_state(State.UP)
+    def _grow(self, address: store.Address) -> Link:
+        link = self._links.get(address)
+        if link is None:
+            link = self._links[address] = Link(address, self._budget_seconds, self)
+            link.keep_connected()
+        return link
 
-    async def _stay_connected(self) -> None:
-        attempt = 0
+    # --- background --------------------------------------------------------------------------------------------------
+
+    async def _watch_topology(self) -> None:
+        """Ask any live node who serves what: soon while one is away (a failover moves its slots), else at times."""
         while True:
-            await asyncio.sleep(BACKOFF_SECONDS[min(attempt, len(BACKOFF_SECONDS) - 1)])
-            if self._connection is not None:
-                attempt = 0
+            urgent = any(link.state is not State.UP for link in self._places.values())
+            await asyncio.sleep(TOPOLOGY_SECONDS / 10 if urgent else TOPOLOGY_SECONDS)
+            if self._topology is None:
                 continue
-            attempt += 1
-            try:
-                await self._connect()
-            except (OSError, hiredis.HiredisError) as error:
-                logger.debug("Redis connect failed: %s", _say(error))
+            living = next((link for link in self._links.values() if link.state is State.UP), None)
+            if living is not None:
+                living.ask_topology()
+            keep = self._topology.nodes | {self._seed} | {link.address for link in self._places.values()}
+            for address in [address for address in self._links if address not in keep]:
+                await self._links.pop(address).close()
 
     async def _renew(self) -> None:
         """Renew the leases of endpoints in use three times a lease; forget endpoints that are not."""
@@ -293,11 +242,8 @@ class InFlight:
                 idle = not ledger.held and not ledger.has_news and ledger.sent is None
                 if idle and now - ledger.used_at > self._lease_seconds:
                     del self._ledgers[endpoint_id]
+                    del self._places[ledger]
                     continue
                 ledger.renew = True
-                if self._connection is not None and ledger.sent is None:
-                    self._send(ledger)
-
-
-def _say(error: Exception) -> str:
-    return str(error) or type(error).__name__
+                if ledger.sent is None:
+                    self._places[ledger].send(ledger)

@@ -108,6 +108,19 @@ class Ledger:
         renew, self.renew, self.restate = 1 if self.renew or self.restate else 0, False, False
         return _encode([worker, sequence, lease_ms, renew, held, deltas, admits])
 
+    def take_back(self) -> None:
+        """The call on the way did not count, or nobody knows: what it held goes back, and all is stated anew."""
+        sent, self.sent = self.sent or [], None
+        self.queue[:0] = [admit for admit in sent if admit.granted is not None]
+        self.restate = True
+
+    def decide_waiting(self) -> None:
+        """Decide everything that waits, also in the call on the way, without the store."""
+        queue, self.queue = self.queue, []
+        for admit in [*(self.sent or ()), *queue]:
+            if admit.granted is not None:
+                self.decide_alone(admit)
+
     def decide_alone(self, admit: Admit) -> None:
         """Decide without the store, on last known counts, and note it for later."""
         own = [self.held.get(number, 0) for number in admit.numbers]

@@ -13,7 +13,7 @@ import logging
 import ssl
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -31,11 +31,10 @@ _SHA = hashlib.sha1(SCRIPT, usedforsecurity=False).hexdigest().encode()
 
 @dataclass(frozen=True)
 class Address:
-    """Where the store listens and how to log in."""
+    """Where a node listens and how to log in."""
 
     host: str
     port: int
-    path: str | None
     tls: bool
     username: str
     password: str
@@ -50,12 +49,21 @@ class Address:
         return cls(
             host=parts.hostname or "127.0.0.1",
             port=parts.port or 6379,
-            path=None,
             tls=parts.scheme == "rediss",
             username=unquote(parts.username or ""),
             password=unquote(parts.password or ""),
             database=int(database) if database.isdigit() else 0,
         )
+
+    @property
+    def name(self) -> str:
+        """For logs: no credentials."""
+        return f"{self.host}:{self.port}"
+
+    def at(self, where: str) -> "Address":
+        """Return another node of the same cluster; ``where`` is ``host:port``, the host empty for this one."""
+        host, _, port = where.rpartition(":")
+        return replace(self, host=host.strip("[]") or self.host, port=int(port))
 
 
 class Connection(asyncio.Protocol):
@@ -114,8 +122,13 @@ class Connection(asyncio.Protocol):
         self._on_lost()
 
 
-async def connect(address: Address, on_lost: Callable[[], None], timeout_seconds: float) -> Connection:
-    """Open a connection, log in, select the database. Raises OSError (TimeoutError included) or hiredis.ReplyError."""
+async def connect(
+    address: Address, on_lost: Callable[[], None], timeout_seconds: float
+) -> tuple[Connection, list[Any] | None]:
+    """Open a connection, log in, select the database; return it with the cluster's slots, None outside a cluster.
+
+    Raises OSError (TimeoutError included) or hiredis.HiredisError.
+    """
     loop = asyncio.get_running_loop()
     lost: list[bool] = []
     ready = [False]
@@ -135,13 +148,23 @@ async def connect(address: Address, on_lost: Callable[[], None], timeout_seconds
             if address.database:
                 await _ask(connection, "SELECT", str(address.database))
             await _ask(connection, "PING")
+            slots = await _slots(connection)
         except BaseException:
             connection.close()
             raise
     if lost:
         raise ConnectionResetError("Redis closed the connection")
     ready[0] = True
-    return connection
+    return connection, slots
+
+
+async def _slots(connection: Connection) -> list[Any] | None:
+    try:
+        slots = await _ask(connection, "CLUSTER", "SLOTS")
+    except hiredis.ReplyError:
+        # Not a cluster, or one that hides it (a proxy in front, an ACL): one node serves everything.
+        return None
+    return slots if isinstance(slots, list) and slots else None
 
 
 async def _ask(connection: Connection, *words: str) -> Any:
