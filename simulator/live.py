@@ -111,9 +111,11 @@ class LiveEngine:
         try:
             yield answer
         finally:
-            self.catch_up()
+            # One reading of the clock: what ends in between would be told to an answer that is gone.
+            now = self.now
+            self._catch_up(now)
             del self._answers[request_id]
-            if self.engine.abort(request_id, self.now):
+            if self.engine.abort(request_id, now):
                 self.metrics.observe_abort()
 
     async def run(self) -> None:
@@ -135,7 +137,16 @@ class LiveEngine:
 
     def catch_up(self) -> None:
         """Let happen what is due, and tell the answers."""
-        for event in self.engine.advance(self.now):
+        self._catch_up(self.now)
+
+    def stop(self) -> None:
+        """End all answers and take no more."""
+        self.stopping = True
+        for answer in self._answers.values():
+            answer.stop()
+
+    def _catch_up(self, now: float) -> None:
+        for event in self.engine.advance(now):
             answer = self._answers[event.request.id]
             self.metrics.observe(event, answer.generation.finish_reason)
             if event.kind is Kind.FINISHED:
@@ -143,9 +154,3 @@ class LiveEngine:
         for request_id, answer in self._answers.items():
             if not answer.complete:
                 answer.update(self.engine.generated(request_id))
-
-    def stop(self) -> None:
-        """End all answers and take no more."""
-        self.stopping = True
-        for answer in self._answers.values():
-            answer.stop()

@@ -225,9 +225,9 @@ async def test_sockets_and_virtual_time_agree(start_host: StartHost) -> None:
     for cold_or_warm in (slice(0, 3), slice(3, 6)):
         expected = virtual[cold_or_warm][0]
         assert virtual[cold_or_warm] == pytest.approx([expected] * 3)
-        assert 0.99 * expected <= min(real[cold_or_warm]) < 1.5 * expected + 0.030
+        assert 0.99 * expected <= min(real[cold_or_warm]) < 2 * expected + 0.1
     assert virtual[0] > 8 * virtual[3]
-    assert min(real[:3]) > 2 * min(real[3:])
+    assert min(real[:3]) > min(real[3:])
 
 
 async def test_ten_thousand_small_steps_do_not_hold_up_the_server(start_host: StartHost) -> None:

@@ -70,6 +70,16 @@ async def test_what_was_complete_when_the_client_left_counts_as_complete(live: L
     assert success(live) == {"stop": 0, "length": 1, "abort": 0}
 
 
+async def test_what_ends_in_the_moment_its_client_leaves_does_no_harm(clock: Clock) -> None:
+    readings = iter([100.0, 100.0, 100.004, 100.01, 100.02, 100.03])
+    live = LiveEngine(Engine(LAPTOP), Metrics("m", 2.0), 2.0, lambda: next(readings))
+    with live.generate(generation(1)):
+        pass
+    live.catch_up()
+    assert live.engine.running == 0
+    assert sum(success(live).values()) == 1
+
+
 async def collect(answer: Answer) -> list[str]:
     return [part async for part in answer.parts()]
 
