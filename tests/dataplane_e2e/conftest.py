@@ -1,8 +1,6 @@
 """Planes are started once per pytest process and shared; each test has its own endpoints, hosts and identities."""
 
-import os
-import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ from tests.dataplane_e2e.stage import Fleet, Stage, runtime
 from tests.fakes.data_plane import DataPlane
 from tests.fakes.model_host import Hosts, HostThread, host_thread
 from tests.fakes.routes import Routes
+from tests.services import PrivateServer
 from warmroute.embedded.valkey import Valkey
 
 # Whatever is set in an operator's shell: model hosts are reached directly.
@@ -100,21 +99,15 @@ def fleet(stage: Stage, hosts_thread: HostThread, request: pytest.FixtureRequest
 
 
 @pytest.fixture
-def own_valkey(tmp_path: Path) -> Iterator[Valkey]:
+def own_redis(private_redis: Callable[..., PrivateServer]) -> PrivateServer:
     """A Redis of the test's own, which it may stop, freeze and empty."""
-    valkey = Valkey(tmp_path / "valkey", log=tmp_path / "valkey.log")
-    valkey.start()
-    yield valkey
-    if valkey.poll() is None:
-        os.kill(valkey.pid, signal.SIGCONT)
-    valkey.stop()
+    return private_redis()
 
 
 @pytest.fixture
-def own_stage(own_valkey: Valkey, tmp_path: Path) -> Iterator[Stage]:
+def own_stage(own_redis: PrivateServer, tmp_path: Path) -> Iterator[Stage]:
     """A stage of the test's own, with no data plane yet."""
-    url = f"redis://127.0.0.1:{own_valkey.port}/0"
-    stage = Stage(url, tmp_path / "stage", Routes(url))
+    stage = Stage(own_redis.url, tmp_path / "stage", Routes(own_redis.url))
     yield stage
     stage.close()
 

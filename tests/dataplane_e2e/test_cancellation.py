@@ -179,6 +179,6 @@ def test_a_caller_that_leaves_is_marked_in_the_log(plane: DataPlane, fleet: Flee
     client.ask(deployed.invocations, b"x")
     wait_until(lambda: deployed.in_flight == 1)
     client.close()
-    lines = wait_until(lambda: [line for line in plane.output[at:].splitlines() if "499" in line])
+    lines = wait_until(lambda: [line for line in plane.output[at:].splitlines() if deployed.name in line])
     assert len(lines) == 1
-    assert deployed.name in lines[0]
+    assert '"status":499' in lines[0]

@@ -1,9 +1,9 @@
 """Hosts that refuse, die, lie or come back: retries by evidence, health, and counts that return to zero."""
 
-import contextlib
 import json
 import time
 
+import openai
 import pytest
 
 from tests.dataplane_e2e.stage import (
@@ -57,7 +57,7 @@ def test_no_reachable_host_is_answered_fast_and_healed_by_itself(plane: DataPlan
             started = time.monotonic()
             answer = client.request(deployed.invocations, prefix(0))
             assert native_error(answer)[:2] == (503, "ServiceUnavailable")
-            assert deployed.name in json.loads(answer.body)["Message"]
+            assert "AllTraffic" in json.loads(answer.body)["Message"]
             assert time.monotonic() - started < 1.5
         for host in deployed.hosts:
             host.start()
@@ -188,11 +188,11 @@ def test_every_fault_gives_its_place_back(quick_plane: DataPlane, fleet: Fleet) 
     for name, script in FAULTS.items():
         for other in deployed.hosts:
             other.answer = script
-        rounds = 1 if name == "never" else 3
+        rounds = 1 if name == "never" else 2
         for target in (deployed.invocations, deployed.stream, deployed.chat) * rounds:
             with quick_plane.client() as client:
                 client.ask(target, prefix(0) if target != deployed.chat else chat_body("x")).outcome()
-        assert fleet.stage.routes.in_flight(deployed.endpoint) == {}, name
+        fleet.expect_idle(2.0)
     for other in deployed.hosts:
         other.answer = echo
     host.die()
@@ -270,7 +270,7 @@ def test_a_host_that_died_with_requests_open_fails_only_those(plane: DataPlane, 
 
 
 def test_retries_are_the_clients_alone_when_all_hosts_are_slow(quick_plane: DataPlane, fleet: Fleet) -> None:
-    """C118: botocore with 3 attempts asks once (424); openai with 2 retries asks 3 times (504). One delivery each."""
+    """C118: botocore with 3 attempts and openai with 2 retries ask once: the host may be at work on it."""
     deployed = fleet.deploy(3)
     for host in deployed.hosts:
         host.hold()
@@ -279,9 +279,9 @@ def test_retries_are_the_clients_alone_when_all_hosts_are_slow(quick_plane: Data
         client.invoke_endpoint(EndpointName=deployed.name, Body=b"{}")
     client.close()
     assert deployed.delivered == 1
-    with openai_client(f"{quick_plane.url}/v1", max_retries=1) as chat, contextlib.suppress(Exception):
+    with openai_client(f"{quick_plane.url}/v1", max_retries=2) as chat, pytest.raises(openai.InternalServerError):
         chat.chat.completions.create(model=deployed.name, messages=[{"role": "user", "content": "x"}])
-    assert deployed.delivered == 3
+    assert deployed.delivered == 2
     with quick_plane.client() as raw:
         answer = raw.request(deployed.chat, chat_body("x"))
     assert answer.header("retry-after") is None

@@ -48,6 +48,9 @@ class Exchange(Protocol):
     async def send(self, data: bytes) -> None:
         """Write bytes and wait until at most 64 KiB of them are in front of the kernel."""
 
+    async def finish(self, data: bytes) -> None:
+        """Send the last bytes of the answer; the request is no longer in flight before anybody can read them."""
+
     def close(self) -> None:
         """Close after what was sent (FIN)."""
 
@@ -83,8 +86,13 @@ class Answer:
             await _pause(exchange, self.before)
         framing = self.framing or ("length" if isinstance(self.body, bytes) else "chunked")
         steps: Sequence[Step] = [self.body] if isinstance(self.body, bytes) else self.body
-        await exchange.send(self._head(framing, steps))
+        head = self._head(framing, steps)
         bodiless = self.status in (204, 304) or exchange.delivery.method == "HEAD"
+        if isinstance(self.body, bytes) and self.ending in ("whole", "drop"):
+            await exchange.finish(head if bodiless else head + self.body)
+            exchange.keep_alive = self.keep_alive and framing != "close" and self.ending != "drop"
+            return
+        await exchange.send(head)
         for step in () if bodiless else steps:
             if not isinstance(step, bytes):
                 await _pause(exchange, step)
@@ -99,7 +107,7 @@ class Answer:
         else:
             if framing == "chunked" and not bodiless:
                 lines = [f"{name}: {value}\r\n".encode("latin-1") for name, value in self.trailers]
-                await exchange.send(b"0\r\n" + b"".join(lines) + b"\r\n")
+                await exchange.finish(b"0\r\n" + b"".join(lines) + b"\r\n")
             exchange.keep_alive = self.keep_alive and framing != "close" and self.ending != "drop"
 
     def _head(self, framing: str, steps: Sequence[Step]) -> bytes:
@@ -151,7 +159,7 @@ class Flood:
             await exchange.send(frame)
         if rest:
             await exchange.send(b"%x\r\n%b\r\n" % (rest, self.block[:rest]))
-        await exchange.send(b"0\r\n\r\n")
+        await exchange.finish(b"0\r\n\r\n")
 
 
 async def _pause(exchange: Exchange, step: Step) -> None:

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,9 @@ class DataPlane:
     ) -> None:
         self.redis_url, self.data_dir, self.workers = redis_url, data_dir, workers
         self.settings = {f"WARMROUTE_{name}": str(value) for name, value in (settings or {}).items()}
-        self.environ = dict(environ or {})
+        # Found in the environment of each of its processes, however far from the parent.
+        self.mark = f"DATA_PLANE_OF_TEST={uuid.uuid4().hex}"
+        self.environ = dict([self.mark.split("=")]) | dict(environ or {})
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = data_dir / f"dataplane-{self.port}.log"
@@ -94,8 +97,13 @@ class DataPlane:
         return sum(value for (found, has), value in self.metrics().items() if found == name and wanted <= has)
 
     def pids(self) -> list[int]:
-        """Return the live processes of this data plane, parent first."""
-        return [] if self.process is None else _session(self.process.pid)
+        """Return the live processes of this data plane, in order of their start: the parent, then its workers."""
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if self.mark.encode() in entry.joinpath("environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+        return sorted(found)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the parent."""
@@ -104,11 +112,12 @@ class DataPlane:
 
     def kill(self) -> None:
         """SIGKILL every process, as the machine's end would."""
-        assert self.process is not None
-        for pid in self.pids():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self.process.wait(10)
+        while pids := self.pids():
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if self.process is not None:
+                self.process.wait(10)
         self.process = None
 
     def stop(self, limit_seconds: float = 15.0) -> int:
@@ -118,11 +127,9 @@ class DataPlane:
         process.terminate()
         try:
             code = process.wait(limit_seconds)
-            wait_until(lambda: not _session(process.pid), 2.0, "no process of the data plane is left")
+            wait_until(lambda: not self.pids(), 2.0, "no process of the data plane is left")
         finally:
-            if _session(process.pid):
-                self.kill()
-            self.process = None
+            self.kill()
         return code
 
     def close(self) -> None:
@@ -135,18 +142,6 @@ class DataPlane:
 def _command() -> list[str]:
     has_cli = importlib.util.find_spec("warmroute.cli") is not None
     return [sys.executable, "-m", *(["warmroute", "dataplane"] if has_cli else ["dataplane"])]
-
-
-def _session(leader: int) -> list[int]:
-    """Return the pids of a session's live processes, smallest first."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                state, _, _, session = entry.joinpath("stat").read_text().rpartition(")")[2].split()[:4]
-                if int(session) == leader and state != "Z":
-                    found.append(int(entry.name))
-    return sorted(found)
 
 
 @contextlib.contextmanager

@@ -72,6 +72,10 @@ class RawClient:
     def __exit__(self, *error: object) -> None:
         self.close()
 
+    def __del__(self) -> None:
+        # A test that failed in the middle should show its own failure, not a warning about its socket.
+        self._socket.close()
+
     def close(self) -> None:
         """Close (FIN)."""
         self._socket.close()
