@@ -14,10 +14,11 @@ import pytest
 from tests.dataplane_e2e.conftest import SHARED
 from tests.dataplane_e2e.stage import Fleet, Stage, chat_body, frames, invoke, read_broken
 from tests.fakes.answers import Gate, sse
-from tests.fakes.data_plane import ROOT, DataPlane, _command
+from tests.fakes.data_plane import DataPlane
+from tests.fakes.plane_process import ROOT, clean_environ, command
 from tests.fakes.raw_client import ConnectionEnded
 from tests.services import PrivateServer
-from tests.waiting import free_port, wait_until
+from tests.waiting import wait_until
 
 EVENTS = [b"data: %d\n\n" % number for number in range(4)]
 
@@ -46,13 +47,7 @@ def test_a_drain_finishes_streams_and_takes_nothing_new(own_fleet: Fleet) -> Non
     started = time.monotonic()
     plane.signal(signal.SIGTERM)
 
-    def takes_nothing() -> bool:
-        try:
-            return httpx.get(f"{plane.url}/health/ready").status_code == 503
-        except httpx.TransportError:
-            return True
-
-    wait_until(takes_nothing, 1.0)
+    wait_until(lambda: plane.status("/health/ready") in (0, 503), 1.0)
     assert host.in_flight == 8
     gate.open()
     for client in finite:
@@ -158,11 +153,11 @@ def test_readiness_waits_for_routes_and_liveness_does_not(own_stage: Stage, own_
     plane = DataPlane(own_redis.url, own_stage.directory / "bare", settings={**SHARED, "RESYNC_SECONDS": 0.5})
     own_stage.planes.append(plane)
     plane.start(wait=False)
-    wait_until(lambda: _status(plane, "live") == 200)
-    assert _status(plane, "ready") == 503
+    assert plane.status("/health/live") == 200
+    assert plane.status("/health/ready") == 503
     assert httpx.post(f"{plane.url}/endpoints/e/invocations").status_code == 503
     own_stage.routes.publish()
-    wait_until(lambda: _status(plane, "ready") == 200)
+    wait_until(plane.is_ready)
     own_redis.kill()
     with plane.client() as client:
         for kind in ("live", "ready"):
@@ -173,13 +168,6 @@ def test_readiness_waits_for_routes_and_liveness_does_not(own_stage: Stage, own_
                 waits.append(time.monotonic() - started)
             assert sorted(waits)[2] < 0.1
     wait_until(lambda: plane.metric("warmroute_store_up") == 0, 5.0)
-
-
-def _status(plane: DataPlane, kind: str) -> int:
-    try:
-        return httpx.get(f"{plane.url}/health/{kind}").status_code
-    except httpx.TransportError:
-        return 0
 
 
 def test_dead_hosts_show_in_the_metrics_not_in_readiness(plane: DataPlane, fleet: Fleet) -> None:
@@ -200,9 +188,8 @@ def test_dead_hosts_show_in_the_metrics_not_in_readiness(plane: DataPlane, fleet
 
 def run(environ: dict[str, str], tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Run a data plane that is expected to end by itself."""
-    base = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    command = [*_command(), "--host", "127.0.0.1", "--data-dir", str(tmp_path), *options]
-    return subprocess.run(command, cwd=ROOT, env=base | environ, capture_output=True, text=True, timeout=15)
+    line = command("dataplane", "--data-dir", str(tmp_path), *options)
+    return subprocess.run(line, cwd=ROOT, env=clean_environ() | environ, capture_output=True, text=True, timeout=15)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +207,7 @@ def run(environ: dict[str, str], tmp_path: Path, *options: str) -> subprocess.Co
 )
 def test_a_wrong_setting_is_one_plain_sentence(tmp_path: Path, environ: dict[str, str], named: str) -> None:
     """C122: it names the setting, shows no secret and no traceback, and the exit code says so."""
-    ended = run(environ, tmp_path, "--port", str(free_port()))
+    ended = run(environ, tmp_path, "--port", "0")
     assert ended.returncode != 0
     assert named in ended.stderr + ended.stdout
     assert "Traceback" not in ended.stderr + ended.stdout
@@ -250,5 +237,9 @@ def test_more_connections_than_allowed_are_answered_503(own_fleet: Fleet) -> Non
             wait_until(lambda one=client: one.request(deployed.invocations, b"x").status == 200)
         with plane.client() as extra:
             assert extra.ask(deployed.invocations, b"x").outcome() == 503
-    with plane.client() as client:
-        wait_until(lambda: client.request(deployed.invocations, b"x").status == 200)
+
+    def has_room() -> bool:
+        with plane.client() as client:
+            return client.ask(deployed.invocations, b"x").outcome() == 200
+
+    wait_until(has_room)
