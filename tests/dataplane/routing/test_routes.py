@@ -1,0 +1,51 @@
+from contract.routing_table import Endpoint, Instance, RoutingTable, Strategy, Variant
+from dataplane.host import Address
+from dataplane.routing.instance_order import RANKS
+from dataplane.routing.routes import Routes
+
+
+def instances(*numbers: int) -> tuple[Instance, ...]:
+    return tuple(Instance(f"h{number}", number, f"http://h{number}:8000") for number in numbers)
+
+
+def routes(*endpoints: Endpoint) -> Routes:
+    return Routes(RoutingTable("epoch", 7, "000000000000", "us-east-1", endpoints))
+
+
+PREFIX = Variant("a", 1.0, instances(5, 3, 9), Strategy.PREFIX_AWARE, 2048, 4, "/health")
+LEAST = Variant("b", 0.0, instances(3, 8), Strategy.LEAST_OUTSTANDING_REQUESTS)
+
+
+def test_a_variant_is_ready_for_requests() -> None:
+    found = routes(Endpoint("e", "id-e", 1, (PREFIX, LEAST))).endpoints["e"]
+    assert (found.id, found.created) == ("id-e", 1)
+    first, second = found.variants
+    assert (first.name, first.weight, first.strategy) == ("a", 1.0, Strategy.PREFIX_AWARE)
+    assert (first.prefix_length, first.threshold) == (2048, 4)
+    assert first.numbers == (5, 3, 9)
+    assert first.positions == {5: 0, 3: 1, 9: 2}
+    assert [first.instances[first.positions[number]].identity for number in (5, 3, 9)] == ["h5", "h3", "h9"]
+    assert first.addresses[1] == Address.of("http://h3:8000")
+    assert sorted(first.order.all(1)) == [3, 5, 9]
+    assert (second.prefix_length, second.threshold) == (0, 0)
+
+
+def test_a_variant_is_long_when_its_first_ranks_are_not_all() -> None:
+    for count, is_long in ((RANKS, False), (RANKS + 1, True)):
+        endpoint = Endpoint(
+            "e", "id", 1, (Variant("v", 1.0, instances(*range(count)), Strategy.PREFIX_AWARE, 1024, 1),)
+        )
+        assert routes(endpoint).endpoints["e"].variants[0].is_long is is_long
+
+
+def test_a_host_of_two_variants_is_one_instance_and_one_address() -> None:
+    found = routes(Endpoint("e", "1", 1, (PREFIX,)), Endpoint("f", "2", 1, (LEAST,)))
+    assert found.addresses == {Address.of(f"http://h{number}:8000") for number in (5, 3, 9, 8)}
+    assert set(found.instances()) == {"h5", "h3", "h9", "h8"}
+    instance, ping_path = found.instances()["h5"]
+    assert (instance.base_url, ping_path) == ("http://h5:8000", "/health")
+
+
+def test_an_empty_table_has_nothing() -> None:
+    found = routes()
+    assert (found.endpoints, found.addresses, found.instances()) == ({}, set(), {})
