@@ -24,7 +24,7 @@ from controlplane.background.settle_endpoints import SettleEndpoints
 from controlplane.errors import ServiceUnavailable
 from controlplane.metrics import RequestCounts, render
 from controlplane.snapshot import Limits
-from controlplane.store.session import Database
+from controlplane.store.session import Database, sqlstate
 from migrations import runner
 
 log = logging.getLogger(__name__)
@@ -132,11 +132,8 @@ async def _migrate(database_url: str) -> None:
 
 
 def _is_final(cause: BaseException | None) -> bool:
-    """Tell whether another attempt would fail the same way: wrong password, no such database, malformed URL."""
-    return isinstance(
-        cause,
-        asyncpg.InvalidAuthorizationSpecificationError | asyncpg.InvalidCatalogNameError | asyncpg.InterfaceError,
-    )
+    """Tell whether another attempt would fail the same way: login refused, no such database, malformed URL."""
+    return sqlstate(cause).startswith(("28", "3D")) or isinstance(cause, asyncpg.InterfaceError)
 
 
 async def _serve(plane: Plane, listener: socket.socket, on_ready: Callable[[int], None] | None) -> None:

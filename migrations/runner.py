@@ -43,11 +43,6 @@ async def run(url: str, action: Callable[[Config], Any]) -> None:
     await _run(url, locked)
 
 
-async def is_current(connection: AsyncConnection) -> bool:
-    """Tell whether the schema is this build's."""
-    return await connection.run_sync(_pending) is False
-
-
 async def _run(url: str, action: Callable[[AsyncConnection], Any]) -> None:
     database = Database(url, pool_size=1)
     try:

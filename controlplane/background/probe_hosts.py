@@ -30,14 +30,14 @@ _BUDGET_SECONDS = 10.0
 
 
 class ProbeHosts:
-    """``stored`` is called when a probe has ended, so that the next run comes soon and stores it."""
+    """``wake`` is called when a probe has ended, so that the next run comes soon and stores it."""
 
     name = "probe_hosts"
 
     def __init__(self, database: Database, probe_seconds: float, wake: Callable[[], None]) -> None:
         self._database = database
         self._probe_seconds = probe_seconds
-        self._wake = wake
+        self.wake = wake
         self._client = httpx.AsyncClient(
             trust_env=False,
             follow_redirects=False,
@@ -45,7 +45,7 @@ class ProbeHosts:
             # No connection is kept: whether a new one can be made is part of the question.
             limits=httpx.Limits(max_connections=200, max_keepalive_connections=0),
         )
-        self._under_way: set[asyncio.Task[None]] = set()
+        self.under_way: set[asyncio.Task[None]] = set()
         self._results: list[tuple[Target, str | None]] = []
 
     async def run(self) -> float:
@@ -56,21 +56,21 @@ class ProbeHosts:
             due = await probes.next_due(session)
         for target in targets:
             task = asyncio.create_task(self._probe(target), name=f"probe {target.base_url}")
-            self._under_way.add(task)
-            task.add_done_callback(self._under_way.discard)
+            self.under_way.add(task)
+            task.add_done_callback(self.under_way.discard)
         if due is None:
             return _LOOK_SECONDS
         return min(max((due - datetime.now(UTC)).total_seconds(), _SOON_SECONDS), _LOOK_SECONDS)
 
     async def close(self) -> None:
-        for task in self._under_way:
+        for task in self.under_way:
             task.cancel()
-        await asyncio.gather(*self._under_way, return_exceptions=True)
+        await asyncio.gather(*self.under_way, return_exceptions=True)
         await self._client.aclose()
 
     async def _probe(self, target: Target) -> None:
         self._results.append((target, await ping(self._client, target.base_url + target.path)))
-        self._wake()
+        self.wake()
 
     async def _store(self) -> None:
         results, self._results = dict(self._results), []

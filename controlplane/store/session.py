@@ -15,22 +15,32 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 
 from controlplane.errors import ServiceError, ServiceUnavailable, ValidationException
 
-BUDGET_SECONDS = 4.5
+BUDGET_SECONDS = 3.5
 """For one transaction of a request: a client of a database that is away has its 503 within 5 s."""
 
-_CONNECT_SECONDS = 3.0
+_CONNECT_SECONDS = 2.5
+_CLOSE_SECONDS = 0.25
 _POOL_SIZE = 10
 
 # Classes and codes of SQLSTATE (PostgreSQL manual, appendix A) that the caller can do nothing about but try again:
-# connection lost, transaction rolled back, resources short, statement cancelled or lock not had, operator intervened.
-_RETRYABLE = ("08", "40", "53", "57", "55P03", "25006")
+# connection lost, login refused, no such database, transaction rolled back, resources short, operator intervened, lock
+# not had in time, server is read-only (a fail-over).
+_OUTAGES = ("08", "28", "3D", "40", "53", "57", "55P03", "25006")
 _NUL = ("22021", "22P05")
+
+
+class _Connection(asyncpg.Connection):  # type: ignore[misc]
+    """Closing in good order waits for the server, which may be what does not answer."""
+
+    async def close(self, *, timeout: float | None = None) -> None:
+        await super().close(timeout=min(timeout or _CLOSE_SECONDS, _CLOSE_SECONDS))
 
 
 class Database:
     """The pool of connections to one Postgres. ``url`` is plain ``postgresql://``, also with ``?host=/socket/dir``."""
 
     def __init__(self, url: str, *, pool_size: int = _POOL_SIZE) -> None:
+        self.url = url
         self._connect = connector(url)
         self.engine: AsyncEngine = create_async_engine(
             "postgresql+asyncpg://",
@@ -77,7 +87,9 @@ def connector(url: str) -> Callable[..., Any]:
     """Return an async function that opens one asyncpg connection to ``url``."""
 
     async def connect(**_: Any) -> "asyncpg.Connection[Any]":
-        return await asyncpg.connect(dsn=url, timeout=_CONNECT_SECONDS, statement_cache_size=0)
+        return await asyncpg.connect(
+            dsn=url, timeout=_CONNECT_SECONDS, statement_cache_size=0, connection_class=_Connection
+        )
 
     return connect
 
@@ -100,19 +112,26 @@ def outages() -> Iterator[None]:
 
 
 def _translate(error: exc.DBAPIError) -> ServiceError | None:
-    state = str(getattr(error.orig, "sqlstate", "") or "")
+    state = sqlstate(error)
     if state in _NUL:
         return ValidationException("Text must not contain the NUL character.")
     if error.connection_invalidated or isinstance(error, exc.OperationalError | exc.InterfaceError):
         return _unavailable(error)
-    if state.startswith(_RETRYABLE):
+    if state.startswith(_OUTAGES):
         return _unavailable(error)
     return None
 
 
+def sqlstate(error: BaseException | None) -> str:
+    """Return the five-character code that Postgres gave for an error, or an empty string."""
+    return str(getattr(error.orig if isinstance(error, exc.DBAPIError) else error, "sqlstate", None) or "")
+
+
 def _unavailable(error: Exception) -> ServiceUnavailable:
-    detail = str(getattr(error, "orig", None) or error) or type(error).__name__
+    detail = str(getattr(error, "orig", None) or error)
+    if isinstance(error, TimeoutError):
+        detail = "no answer in time"
     return ServiceUnavailable(
         "The service's database cannot be reached just now. Try again.",
-        log=f"database unavailable: {detail}",
+        log=f"database unavailable: {detail or type(error).__name__}",
     )

@@ -1,30 +1,27 @@
-"""Fixtures of the control plane's tests: a database built by the migrations, and operations called as the API does."""
+"""Fixtures of the control plane's tests: a database built by the migrations, operations called as the API does, and the
+reconcilers, either run step by step (Replica) or by their driver (plane)."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from datetime import UTC, datetime
-from typing import Any
+import asyncio
+from collections.abc import AsyncIterator, Iterator
 from urllib.parse import urlsplit
 
 import psycopg
 import pytest
+import redis as redis_library
 
-from controlplane.operations.context import Context
-from controlplane.operations.registry import OPERATIONS
-from controlplane.shapes.parse import parse
+from controlplane.background.driver import Driver
+from controlplane.background.probe_hosts import ProbeHosts
+from controlplane.snapshot import Limits
 from controlplane.store.session import Database
 from migrations import runner
 from tests import services
-
-ACCOUNT, REGION = "123456789012", "us-east-1"
-
-Call = Callable[..., Awaitable[dict[str, Any]]]
+from tests.controlplane.stage import Call, Replica, caller
+from tests.fakes.model_host import Hosts, HostThread, host_thread
 
 
 @pytest.fixture(scope="session")
 def migrated_template(postgres_url: str) -> Iterator[str]:
     """Name of a database that the migrations built, to copy."""
-    import asyncio
-
     with services.new_database(postgres_url) as url:
         asyncio.run(runner.upgrade(url))
         yield urlsplit(url).path.lstrip("/")
@@ -46,19 +43,54 @@ async def database(migrated_url: str) -> AsyncIterator[Database]:
     await database.dispose()
 
 
-def caller(database: Database) -> Call:
-    """Return ``call(operation, **members)``: one operation as a replica of the API runs it, its answer as JSON."""
-
-    async def call(operation: str, **members: Any) -> dict[str, Any]:
-        entry = OPERATIONS[operation]
-        request = parse(entry.input, members)
-        async with database.transaction() as session:
-            answer = await entry.run(Context(session, ACCOUNT, REGION, datetime.now(UTC)), request)
-        return answer.to_wire() if answer else {}
-
-    return call
-
-
 @pytest.fixture
 def call(database: Database) -> Call:
     return caller(database)
+
+
+@pytest.fixture
+def limits() -> Limits:
+    """A test that waits for a deployment to fail has its own."""
+    return Limits(provision_seconds=30.0, eject_seconds=0.3)
+
+
+@pytest.fixture
+def redis(redis_url: str) -> Iterator[redis_library.Redis]:
+    """A client of an empty Redis."""
+    with redis_library.Redis.from_url(redis_url) as client:
+        client.flushdb()
+        yield client
+
+
+@pytest.fixture
+async def replica(
+    database: Database, redis: redis_library.Redis, redis_url: str, limits: Limits
+) -> AsyncIterator[Replica]:
+    replica = Replica(database, redis_url, limits)
+    yield replica
+    await replica.close()
+
+
+@pytest.fixture
+async def plane(replica: Replica) -> AsyncIterator[Driver]:
+    """The reconcilers at work, as in a running control plane."""
+    driver = Driver([replica.settle, replica.prober, replica.publish], replica.database.listen)
+    replica.prober.wake = driver.states[ProbeHosts.name].wake.set
+    running = asyncio.create_task(driver.run())
+    yield driver
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.fixture(scope="session")
+def hosts_thread() -> Iterator[HostThread]:
+    with host_thread() as thread:
+        yield thread
+
+
+@pytest.fixture
+def hosts(hosts_thread: HostThread) -> Iterator[Hosts]:
+    """Makes model hosts on real sockets."""
+    hosts = Hosts(hosts_thread)
+    yield hosts
+    hosts.close()

@@ -1,4 +1,4 @@
-"""Laws of plan() over whole lives of an endpoint: a small world of hosts, pools, probes and workers, in random order."""
+"""Laws of plan() over whole lives of an endpoint: a small world of hosts, pools, probes and workers, at random."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
