@@ -131,6 +131,7 @@ def _add_host(commands: Any, options: bool) -> None:
     parser.set_defaults(run=_host)
     if not options:
         return
+    _need("host")
     from simulator import command
 
     command.add_arguments(parser)
@@ -203,7 +204,6 @@ def _own_data_dir(port: int) -> Path | None:
 
 
 def _host(options: argparse.Namespace, _settings: Settings) -> int:
-    _need("host")
     from simulator import command
 
     return command.run(options)

@@ -7,6 +7,7 @@ killed (embedded/leash.py). Data is kept in one directory, which one `up` may us
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -18,7 +19,6 @@ from warmroute.children import BEHIND, FRONT, SERVERS, Children, Died, Part, Sto
 from warmroute.embedded.directory import hold
 from warmroute.embedded.postgres import Postgres
 from warmroute.embedded.valkey import Valkey
-from warmroute.faults import Fault
 
 _HOST = "127.0.0.1"
 _START_SECONDS = 60.0
@@ -60,7 +60,8 @@ def run(plan: Plan, settings: Settings, environ: Mapping[str, str]) -> int:
         except Died as death:
             if not ready:
                 raise
-            print(f"warmroute: {death}", file=sys.stderr)
+            with suppress(OSError):
+                print(f"warmroute: {death}", file=sys.stderr)
             return 1
         finally:
             children.stop(lambda text: _say(f"warmroute: {text}"))
@@ -133,7 +134,6 @@ def answers(url: str) -> bool:
 
 
 def _say(text: str) -> None:
-    try:
+    # A terminal that is gone must not keep the rest from running, or from being ended.
+    with suppress(OSError):
         print(text, flush=True)
-    except BrokenPipeError as error:
-        raise Fault("the terminal is gone") from error
