@@ -4,15 +4,31 @@ import contextlib
 import errno
 import ipaddress
 import socket
+import time
 
 from warmroute.faults import Fault
 
 
-def claim_port(host: str, port: int, option: str = "--port") -> int:
+def claim_port(host: str, port: int, option: str = "--port", patience_seconds: float = 0) -> int:
     """Return the port to listen on: ``port``, or a free one for 0. Raises Fault when it cannot be listened on.
 
-    The data plane's workers share their port, so without this look two products would quietly share it as well.
+    ``patience_seconds`` are given to who holds it to let go: after a kill, the parts of the last run take a moment.
     """
+    deadline = time.monotonic() + patience_seconds
+    while True:
+        try:
+            return _claim(host, port, option)
+        except _InUse:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+class _InUse(Fault):
+    """Somebody listens on the port."""
+
+
+def _claim(host: str, port: int, option: str) -> int:
     addresses = _resolve(host, port)
     for family, _, _, _, address in addresses:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -24,7 +40,8 @@ def claim_port(host: str, port: int, option: str = "--port") -> int:
             except OSError as error:
                 if error.errno == errno.EADDRNOTAVAIL and len(addresses) > 1:
                     continue  # "localhost" on a machine without IPv6.
-                raise Fault(_why(error, host, port, option)) from None
+                kind = _InUse if error.errno == errno.EADDRINUSE else Fault
+                raise kind(_why(error, host, port, option)) from None
             port = probe.getsockname()[1]
     return port
 

@@ -23,6 +23,8 @@ from warmroute.embedded.valkey import Valkey
 _HOST = "127.0.0.1"
 _START_SECONDS = 60.0
 """For each part. On an idle machine the slowest takes one second."""
+_PORT_PATIENCE_SECONDS = 3.0
+"""Twice what the parts of a killed run took to end on a busy machine."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,8 @@ def run(plan: Plan, settings: Settings, environ: Mapping[str, str]) -> int:
     """Start everything, serve until a signal comes, end everything; return the exit code. Raises Fault at start."""
     plan = replace(
         plan,
-        control_port=network.claim_port(_HOST, plan.control_port, "--control-port"),
-        data_port=network.claim_port(_HOST, plan.data_port, "--data-port"),
+        control_port=network.claim_port(_HOST, plan.control_port, "--control-port", _PORT_PATIENCE_SECONDS),
+        data_port=network.claim_port(_HOST, plan.data_port, "--data-port", _PORT_PATIENCE_SECONDS),
     )
     ready = False
     with hold(plan.data_dir), handled_signals() as signals:

@@ -1,6 +1,7 @@
 """Listening addresses are looked at before anything starts."""
 
 import socket
+import threading
 
 import pytest
 
@@ -27,6 +28,17 @@ def test_a_port_shared_by_workers_is_in_use() -> None:
         taken.listen()
         with pytest.raises(Fault, match="is in use"):
             network.claim_port("127.0.0.1", taken.getsockname()[1])
+
+
+def test_a_port_that_is_about_to_be_free_is_waited_for() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        timer = threading.Timer(0.2, taken.close)
+        timer.start()
+        assert network.claim_port("127.0.0.1", port, patience_seconds=10) == port
+        timer.join()
 
 
 def test_a_free_port_is_returned_and_zero_becomes_one() -> None:

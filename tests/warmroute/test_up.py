@@ -20,7 +20,7 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from tests.waiting import wait_until
+from tests.waiting import free_port, wait_until
 from warmroute.embedded.processes import alive, command_line, descendants
 
 ROOT = Path(__file__).parents[2]
@@ -231,14 +231,16 @@ def test_a_port_in_use_is_named_before_anything_starts(running: Up, start: Start
 
 
 def test_data_and_homes_survive_a_kill_and_another_number_of_hosts(start: Start) -> None:
-    first = start().ready()
+    ports = ["--control-port", str(free_port()), "--data-port", str(free_port())]
+    first = start(*ports).ready()
     before = first.homes(24)
     first.client("sagemaker").create_model(ModelName="kept", PrimaryContainer={"Image": "any"})
     first.process.kill()
     first.process.wait()
-    wait_until(lambda: not first.left_behind(), 15, f"end of {first.left_behind()}")
 
-    more = start("--hosts", "4").ready()
+    # At once, and on the same ports.
+    more = start("--hosts", "4", *ports).ready()
+    assert first.left_behind() == []
     assert more.client("sagemaker").describe_model(ModelName="kept")["ModelName"] == "kept"
     after = more.homes(24)
     moved = {number: after[number] for number in before if after[number] != before[number]}
@@ -317,3 +319,19 @@ def test_a_fault_at_start_is_one_plain_sentence(start: Start, settings: dict[str
     assert last.startswith(f"warmroute: {sentence}")
     assert "Traceback" not in up.text
     assert descendants(up.process.pid) == []
+
+
+def test_it_ends_cleanly_when_its_terminal_is_gone(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "warmroute", "up", "--control-port", "0", "--data-port", "0", "--hosts", "0"]
+    command += ["--data-dir", str(tmp_path / "data")]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as up:
+        assert up.stdout is not None
+        while not (line := up.stdout.readline()).startswith(b"warmroute ready"):
+            assert line, "it ended before it was ready"
+        family = descendants(up.pid)
+        up.stdout.close()
+        up.send_signal(signal.SIGHUP)
+        assert up.wait(20) == 0
+    assert not any(alive(pid) for pid in family)
