@@ -34,7 +34,7 @@ class Front:
         self._stream = InvokeWithResponseStream()
         self._chat = ChatCompletions()
         self._ids = itertools.count(1)
-        self._id_prefix = os.urandom(8).hex()
+        self._id_prefix = os.urandom(8).hex().encode()
         self.connections: dict[ClientConnection, None] = {}
         self.loop: asyncio.AbstractEventLoop = parts.loop
         self.body_bytes_max = parts.settings.body_bytes_max
@@ -106,8 +106,7 @@ class Front:
                 headers += b"allow: %b\r\n" % b", ".join(METHODS.get(door, _POST))
             self._note(connection, request, door, status, request_id, refused.message)
         self._count(door, status)
-        ids = b"x-amzn-RequestId: %b\r\nx-request-id: %b\r\n" % (request_id, request_id)
-        connection.respond(status, headers + ids, body)
+        connection.respond(status, headers + _ids(request_id), body)
         return None
 
     def _begin(
@@ -170,7 +169,10 @@ class Front:
         given = request.header(b"x-request-id")
         if given and len(given) <= REQUEST_ID_BYTES_MAX and given.isascii() and given.decode().isprintable():
             return given
-        return b"%b-%d" % (self._id_prefix.encode(), next(self._ids))
+        return self._new_id()
+
+    def _new_id(self) -> bytes:
+        return b"%b-%d" % (self._id_prefix, next(self._ids))
 
     def _count(self, door: Door, status: int) -> None:
         self._parts.metrics.count("requests_total", ("", door.value, str(status)))
@@ -192,6 +194,10 @@ class Front:
                 client=connection.peer,
             )
         )
+
+
+def _ids(request_id: bytes) -> bytes:
+    return b"x-amzn-RequestId: %b\r\nx-request-id: %b\r\n" % (request_id, request_id)
 
 
 def _models(routes: Routes) -> list[dict[str, object]]:

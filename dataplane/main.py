@@ -124,7 +124,7 @@ class _Supervisor:
     async def run(self, on_ready: Callable[[int], None] | None) -> int:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stopping.set)
+            loop.add_signal_handler(number, self._ended)
         reloads: set[asyncio.Task[None]] = set()
 
         def reload() -> None:
@@ -147,6 +147,18 @@ class _Supervisor:
         finally:
             await self._stop()
         return 0
+
+    def _ended(self) -> None:
+        """The first signal drains the workers; a second one, from an operator who will not wait, ends them."""
+        if self._stopping.is_set():
+            self._signal_all(signal.SIGTERM)
+        self._stopping.set()
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        for process in self._pipes:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.send_signal(number)
 
     async def _start(self, slot: int) -> bool:
         """Start a worker and wait until it listens. Return False when it ends or takes too long."""
@@ -203,19 +215,14 @@ class _Supervisor:
         """Close the doors, let workers drain, end those that do not."""
         for listener in self._listeners:
             listener.close()
-        living = [process for process in self._pipes if process.returncode is None]
-        for process in living:
-            with contextlib.suppress(ProcessLookupError):
-                process.terminate()
-        limit = self._settings.drain_seconds + _STOP_MARGIN_SECONDS
-        _, late = (
-            await asyncio.wait([asyncio.ensure_future(p.wait()) for p in living], timeout=limit) if living else ((), ())
-        )
-        if late:
-            for process in living:
-                if process.returncode is None:
-                    process.kill()
-            await asyncio.wait(late)
+        self._signal_all(signal.SIGTERM)
+        ends = asyncio.gather(*(process.wait() for process in self._pipes))
+        try:
+            await asyncio.wait_for(asyncio.shield(ends), self._settings.drain_seconds + _STOP_MARGIN_SECONDS)
+        except TimeoutError:
+            logger.error("workers did not stop within WARMROUTE_DRAIN_SECONDS; killing them")
+            self._signal_all(signal.SIGKILL)
+            await ends
         for pipe in self._pipes.values():
             pipe.close()
 

@@ -12,6 +12,7 @@ import random
 import signal
 import socket
 import sys
+from collections import Counter
 from pathlib import Path
 
 import uvloop
@@ -39,6 +40,10 @@ logger = logging.getLogger(__name__)
 SWEEP_SECONDS = 0.1
 """Time limits are kept to within this."""
 _PUBLISH_EVERY = 10
+DRAIN_TURN_SECONDS = 0.02
+SAY_EVERY_SECONDS = 5.0
+LAST_WORDS_SECONDS = 1.0
+"""For the ends of cut-off answers to leave."""
 BACKLOG = 1024
 
 
@@ -108,21 +113,31 @@ class Worker:
         self._servers.append(server)
         self._spawn(self._sweep())
 
-    async def drain(self) -> None:
-        """Take no more, let requests finish within the limit, end the rest in their API's form."""
+    async def drain(self, hurry: asyncio.Event) -> None:
+        """Take no more, let requests finish within the limit (or until ``hurry``), end the rest in their API's form."""
         self.front.draining = True
         for server in self._servers:
             server.close()
-        for connection in list(self.front.connections):
-            connection.close_if_idle()
         deadline = self.loop.time() + self.settings.drain_seconds
-        while self.front.connections and self.loop.time() < deadline:
-            await asyncio.sleep(0.02)
+        said = self.loop.time()
+        while self._close_idle() and self.loop.time() < deadline and not hurry.is_set():
+            await asyncio.sleep(DRAIN_TURN_SECONDS)
+            if self.loop.time() - said > SAY_EVERY_SECONDS:
+                said = self.loop.time()
+                phases = Counter(connection.phase for connection in self.front.connections)
+                waiting = ", ".join(f"{count} {phase}" for phase, count in phases.items())
+                logger.info("Draining for another %.0f s at most: %s", deadline - said, waiting)
         for exchange in list(self.exchanges):
             exchange.cut("the worker is stopping")
-        await asyncio.sleep(0)
+        deadline = self.loop.time() + LAST_WORDS_SECONDS
+        while self._close_idle() and self.loop.time() < deadline and not hurry.is_set():
+            await asyncio.sleep(DRAIN_TURN_SECONDS)
+
+    def _close_idle(self) -> int:
+        """Close the connections without a request; return how many are left."""
         for connection in list(self.front.connections):
             connection.close_if_idle()
+        return len(self.front.connections)
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -204,9 +219,14 @@ class Worker:
 async def serve(settings: Settings, slot: int, directory: Path | None, listener: socket.socket, pipe: int) -> None:
     """Run one worker until a signal or the parent's end."""
     loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
+    stop, hurry = asyncio.Event(), asyncio.Event()
+
+    def ended() -> None:
+        """The first signal drains, a second one does not wait for it."""
+        (hurry if stop.is_set() else stop).set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, ended)
     loop.add_signal_handler(signal.SIGHUP, lambda: None)
     loop.add_reader(pipe, stop.set)
     worker = Worker(settings, slot, directory)
@@ -214,7 +234,7 @@ async def serve(settings: Settings, slot: int, directory: Path | None, listener:
     os.write(pipe, b"1")
     await stop.wait()
     loop.remove_reader(pipe)
-    await worker.drain()
+    await worker.drain(hurry)
     await worker.stop()
 
 

@@ -273,8 +273,11 @@ class ClientConnection(asyncio.Protocol):
             self._transport.abort() if self._discarding else self._transport.close()
 
     @property
-    def is_open(self) -> bool:
-        return self._transport is not None
+    def phase(self) -> str:
+        """For the log: what this connection is doing."""
+        if self.busy:
+            return "answering"
+        return "lingering" if self._discarding else "sending a request" if self._reading is not None else "idle"
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
