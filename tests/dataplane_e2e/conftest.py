@@ -8,7 +8,8 @@ import pytest
 
 from tests.dataplane_e2e.stage import Fleet, Stage, runtime
 from tests.fakes.data_plane import DataPlane
-from tests.fakes.model_host import Hosts, HostThread, host_thread
+from tests.fakes.fixtures import hosts_thread as hosts_thread
+from tests.fakes.model_host import Hosts, HostThread
 from tests.fakes.routes import Routes
 from tests.services import PrivateServer
 from warmroute.embedded.valkey import Valkey
@@ -30,12 +31,6 @@ QUICK = {
     "READ_TIMEOUT_SECONDS": 0.7,
     "BODY_BYTES_MAX": 6_291_456,
 }
-
-
-@pytest.fixture(scope="session")
-def hosts_thread() -> Iterator[HostThread]:
-    with host_thread() as thread:
-        yield thread
 
 
 @pytest.fixture(scope="session")
