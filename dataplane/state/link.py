@@ -61,6 +61,7 @@ class Link:
         self._watch_planned = False
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
+        self._closing = False
 
     @property
     def is_connected(self) -> bool:
@@ -85,6 +86,7 @@ class Link:
             self._task = self._loop.create_task(self._stay_connected())
 
     async def close(self) -> None:
+        self._closing = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -206,6 +208,8 @@ class Link:
             return
         previous, self.state = self.state, state
         self._owner.state_changed()
+        if self._closing:
+            return
         if state is State.UP:
             logger.info("Redis at %s answers (was %s): exact admission", self.address.name, previous)
         elif previous is State.UP:

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,6 +30,8 @@ _WITHDRAW = "redis.call('ZREM', KEYS[1], ARGV[1]) redis.call('HDEL', KEYS[2], AR
 """In the clock of Redis, so that the workers' own clocks do not matter."""
 
 FILE = "routing-table"
+CANCELS_MAX = 5
+"""redis-py may take a cancellation for a time-out of its own, and go on; so it is said again."""
 
 
 class RouteWatcher:
@@ -68,9 +70,12 @@ class RouteWatcher:
 
     async def stop(self) -> None:
         """Stop, and tell the control plane not to wait for this worker."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        waiting: Collection[asyncio.Task[None]] = self._tasks
+        for _ in range(CANCELS_MAX):
+            for task in waiting:
+                task.cancel()
+            if waiting:
+                _, waiting = await asyncio.wait(waiting, timeout=0.5)
         with contextlib.suppress(RedisError, OSError, TimeoutError):
             await self._script(_WITHDRAW, self._worker)
 
