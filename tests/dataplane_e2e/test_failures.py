@@ -202,7 +202,7 @@ def test_every_fault_gives_its_place_back(quick_plane: DataPlane, fleet: Fleet) 
         host.start()
         fleet.expect_idle(2.0)
         recovered(client, deployed, prefix(0), home)
-        assert quick_plane.metric("warmroute_in_flight", endpoint=deployed.name) == 0
+    wait_until(lambda: quick_plane.metric("warmroute_in_flight", endpoint=deployed.name) == 0, 3.0)
 
 
 @pytest.mark.parametrize("status", [400, 404, 422, 429])

@@ -46,6 +46,22 @@ def test_traffic_stays_on_the_old_host_until_the_new_one_is_ready(stack: Stack, 
     assert all(delivery.peer_left is None for delivery in old.deliveries)
 
 
+def test_a_host_that_left_is_not_probed_any_more(stack: Stack, user: User, hosts: Hosts) -> None:
+    """C95: three updates to and fro; afterwards only the host in service hears from the product."""
+    left, stays = hosts.make(2)
+    endpoint = user.deploy("e", [left], prefix_aware())
+    configs = [user.describe(endpoint)["EndpointConfigName"]]
+    configs.append(user.config("new", user.model("new-m", [stays]), 1, prefix_aware()))
+    for config in (configs[1], configs[0], configs[1]):
+        user.update(endpoint, config)
+    at_stays = len(stays.pings)
+    # A probe that was under way when the update ended may still arrive; one interval later none may.
+    wait_until(lambda: len(stays.pings) >= at_stays + 2)
+    at_left = len(left.pings)
+    wait_until(lambda: len(stays.pings) >= at_stays + 7)
+    assert len(left.pings) == at_left
+
+
 def test_a_loading_host_gets_no_request(stack: Stack, user: User, hosts: Hosts) -> None:
     """C27: it joins when its ping first answers 200; until then the count says so and the other host serves."""
     first, second = hosts.make(2)
