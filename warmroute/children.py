@@ -3,6 +3,7 @@
 What changes here: the list of running parts, by up's main thread alone.
 """
 
+import math
 import os
 import select
 import signal
@@ -147,8 +148,8 @@ class Children:
             self.check()
             self.signals.wait(None)
 
-    def stop(self, say: Callable[[str], None]) -> None:
-        """End all parts, stage by stage; a further signal means: at once."""
+    def stop(self, say: Callable[[str], None], patience_seconds: float = math.inf) -> None:
+        """End all parts, stage by stage; a further signal means: at once. No part is given more than the patience."""
         enough = 1 if self.signals.stops else 0
         for stage in sorted({part.stage for part in self._parts}, reverse=True):
             leaving = [part for part in self._parts if part.stage == stage]
@@ -157,12 +158,12 @@ class Children:
             begin, told = time.monotonic(), False
             while waiting := [part for part in leaving if part.poll() is None]:
                 waited = time.monotonic() - begin
-                if self.signals.stops > enough or waited > max(part.patience_seconds for part in waiting):
+                limit = min(patience_seconds, max(part.patience_seconds for part in waiting))
+                if self.signals.stops > enough or waited > limit:
                     break
                 if waited > 1 and not told:
                     told = True
                     names = ", ".join(part.name for part in waiting)
-                    limit = max(part.patience_seconds for part in waiting)
                     say(f"{names}: up to {limit:g} s to finish what is under way; Ctrl-C again ends it now")
                 self.signals.wait(0.1)
             for part in leaving:

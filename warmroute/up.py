@@ -4,6 +4,7 @@ It only starts and watches processes and speaks to them over HTTP. Everything it
 killed (embedded/leash.py). Data is kept in one directory, which one `up` may use at a time.
 """
 
+import math
 import sys
 import time
 from collections.abc import Mapping
@@ -25,6 +26,8 @@ _START_SECONDS = 60.0
 """For each part. On an idle machine the slowest takes one second."""
 _PORT_PATIENCE_SECONDS = 3.0
 """Twice what the parts of a killed run took to end on a busy machine."""
+_UNREADY_PATIENCE_SECONDS = 5.0
+"""For the parts of a start that is given up; they need less than one."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,9 @@ def run(plan: Plan, settings: Settings, environ: Mapping[str, str]) -> int:
                 print(f"warmroute: {death}", file=sys.stderr)
             return 1
         finally:
-            children.stop(lambda text: _say(f"warmroute: {text}"))
+            # Before it was ready, nobody's requests are under way.
+            patience = math.inf if ready else _UNREADY_PATIENCE_SECONDS
+            children.stop(lambda text: _say(f"warmroute: {text}"), patience)
     return 0
 
 

@@ -69,6 +69,14 @@ def test_a_part_that_does_not_end_is_forced_after_its_time(children: Children) -
     assert calls == ["ask workers", "force workers"]
 
 
+def test_patience_has_a_limit_of_its_own(children: Children, tmp_path: Path) -> None:
+    part = Part("workers", tmp_path / "log", lambda: None, lambda: None, lambda: None, patience_seconds=60, stage=FRONT)
+    children.add(part)
+    began = time.monotonic()
+    children.stop(lambda _text: None, patience_seconds=0.1)
+    assert time.monotonic() - began < 5
+
+
 def test_a_second_ctrl_c_ends_the_waiting(tmp_path: Path, signals: Signals) -> None:
     children = Children(tmp_path, signals)
     said: list[str] = []
