@@ -90,8 +90,8 @@ def _start(plan: Plan, settings: Settings, environ: Mapping[str, str], children:
     control = _environment(environ, DATABASE_URL=database_url, REDIS_URL=redis_url)
     data_plane = ["dataplane", "--port", str(plan.data_port), "--workers", str(plan.workers)]
     data_plane += ["--data-dir", str(plan.data_dir / "dataplane")]
-    # Beyond the drain itself: a worker needs a moment to give its counts back.
-    children.start("data plane", data_plane, worker, stage=FRONT, patience_seconds=settings.drain_seconds + 5)
+    # Beyond the drain itself and the 5 s in which the data plane ends its workers by force.
+    children.start("data plane", data_plane, worker, stage=FRONT, patience_seconds=settings.drain_seconds + 7)
     children.start("control plane", ["controlplane", "--port", str(plan.control_port)], control, stage=BEHIND)
     control_url, data_url = network.url(_HOST, plan.control_port), network.url(_HOST, plan.data_port)
     _await(children, control_url + "/health/ready", "the control plane was not ready")
