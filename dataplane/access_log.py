@@ -6,6 +6,7 @@ logged.
 
 import sys
 import threading
+import time
 from collections import deque
 from typing import TextIO
 
@@ -19,6 +20,7 @@ class Line(msgspec.Struct, omit_defaults=True):
     """``status`` 499: the client left before its answer ended. Times in ms."""
 
     at: float
+    """Monotonic seconds when written; epoch seconds in the log."""
     request_id: str
     route: str
     status: int
@@ -43,6 +45,7 @@ class AccessLog:
         self._stream = stream or sys.stdout
         self._lines: deque[Line] = deque()
         self._dropped = 0
+        self._epoch = time.time() - time.monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="access-log", daemon=True)
 
@@ -65,7 +68,9 @@ class AccessLog:
             last = self._stop.wait(_FLUSH_SECONDS)
             out = []
             while self._lines:
-                out.append(encoder.encode(self._lines.popleft()).decode())
+                line = self._lines.popleft()
+                line.at = round(line.at + self._epoch, 3)
+                out.append(encoder.encode(line).decode())
             if self._dropped:
                 dropped, self._dropped = self._dropped, 0
                 out.append(f'{{"dropped_lines":{dropped}}}')

@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 from collections.abc import Callable
+from time import monotonic
 
 from dataplane.access_log import Line
 from dataplane.api import faults
@@ -12,7 +13,8 @@ from dataplane.api.chat import ChatCompletions
 from dataplane.api.faults import Answer, Fault, Refused
 from dataplane.api.native import Invoke, InvokeWithResponseStream
 from dataplane.api.paths import METHODS, Door, is_openai, resolve
-from dataplane.invoke import Exchange, Parts
+from dataplane.invoke import Exchange
+from dataplane.parts import Parts
 from dataplane.routing.routes import Routes
 from dataplane.wire.http import Request, status_line
 from dataplane.wire.server import ClientConnection, Responder
@@ -180,7 +182,7 @@ class Front:
     def _note(
         self, connection: ClientConnection, request: Request, door: Door, status: int, request_id: bytes, why: str
     ) -> None:
-        now = self.loop.time()
+        now = monotonic()
         self._parts.log.write(
             Line(
                 at=now,

@@ -41,3 +41,14 @@ class Failure(StrEnum):
     """What came is no HTTP answer."""
     BROKEN = "broken"
     """The answer ended or stalled in its middle."""
+
+
+SAID = {
+    Failure.REFUSED: "The model host could not be reached.",
+    Failure.STALE: "The model host could not be reached.",
+    Failure.LOST: "The model host closed the connection before it answered.",
+    Failure.SILENT: "The model host did not answer in time.",
+    Failure.MALFORMED: "The model host's answer is not valid HTTP.",
+    Failure.BROKEN: "The model host's answer ended in the middle.",
+}
+"""For the client: no addresses, no reasons of ours."""

@@ -5,29 +5,23 @@ Callbacks, no coroutine: each step is called by the one that finished before it.
 """
 
 import asyncio
-import random
-from dataclasses import dataclass
-from typing import Protocol
+from time import monotonic
 
 from contract.routing_table import Strategy
-from contract.settings import Settings
-from dataplane.access_log import AccessLog, Line
+from dataplane import record
 from dataplane.api import faults
 from dataplane.api.call import Call, Context, Head
 from dataplane.api.faults import Fault, Refused
-from dataplane.host import Failure
-from dataplane.metrics import Metrics
+from dataplane.host import SAID, Failure
+from dataplane.parts import Client, Parts
 from dataplane.routing.admission import Outcome
+from dataplane.routing.candidates import candidates
 from dataplane.routing.prefix_key import chat_key, native_key
 from dataplane.routing.retry import Next, next_step
 from dataplane.routing.routes import EndpointRoutes, Routes, VariantRoutes
 from dataplane.routing.variant import choose_variant
-from dataplane.state.budget import RetryBudget
-from dataplane.state.health import Health
-from dataplane.state.inflight import InFlight
 from dataplane.wire.host_connection import HostConnection
 from dataplane.wire.http import Headers, Request
-from dataplane.wire.pool import Pool
 
 SECOND_CHANCE_SECONDS = 0.75
 """Beyond the connect timeout, for another instance when the first swallowed the whole of it."""
@@ -35,67 +29,14 @@ COLLECT_BYTES_MAX = 65_536
 """Of a host's error answer; ModelError quotes 2,048 characters of it."""
 
 
-class Client(Protocol):
-    """What an exchange asks of the client's connection."""
-
-    peer: str
-
-    def respond(self, status: int, headers: bytes, body: bytes) -> None: ...
-    def start(self, status: int, headers: bytes, content_length: int | None) -> None: ...
-    def send(self, data: bytes) -> None: ...
-    def finish(self) -> None: ...
-    def abort(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a worker gives its exchanges. One owner each; an exchange owns nothing but itself."""
-
-    loop: asyncio.AbstractEventLoop
-    settings: Settings
-    in_flight: InFlight
-    pool: Pool
-    health: Health
-    budget: RetryBudget
-    metrics: Metrics
-    log: AccessLog
-    exchanges: "dict[Exchange, None]"
-    dice: random.Random
-
-
 class Exchange:
     """One request and its answer. ``check`` is called by the worker's sweep and enforces the time limits."""
 
     __slots__ = (
-        "_answer_bytes",
-        "_attempts",
-        "_call",
-        "_client",
-        "_collected",
-        "_connecting",
-        "_context",
-        "_degraded",
-        "_ended",
-        "_endpoint",
-        "_failure",
-        "_first_byte_at",
-        "_head",
-        "_held",
-        "_host",
-        "_host_status",
-        "_key",
-        "_last_byte_at",
-        "_last_part",
-        "_number",
-        "_outcome",
-        "_parts",
-        "_paused",
-        "_reason",
-        "_request",
-        "_request_id",
-        "_sent_at",
-        "_tried",
-        "_variant",
+        "_answer_bytes", "_attempts", "_call", "_client", "_collected", "_connecting", "_context", "_degraded",
+        "_ended", "_endpoint", "_failure", "_first_byte_at", "_head", "_held", "_host", "_host_status", "_key",
+        "_last_byte_at", "_last_part", "_number", "_outcome", "_parts", "_paused", "_reason", "_request",
+        "_request_id", "_sent_at", "_tried", "_variant",
     )  # fmt: skip
 
     def __init__(self, parts: Parts, client: Client, request: Request, call: Call, request_id: bytes) -> None:
@@ -139,7 +80,8 @@ class Exchange:
             raise Refused(faults.VALIDATION, f"Endpoint {call.endpoint_name} of account {routes.account_id} not found.")
         variant = choose_variant(endpoint.variants, call.target_variant, self._parts.dice.random())
         if variant is None:
-            raise Refused(faults.VALIDATION, _no_variant(endpoint, call.target_variant))
+            names = [variant.name for variant in endpoint.variants]
+            raise Refused(faults.VALIDATION, faults.no_variant(endpoint.name, names, call.target_variant))
         self._endpoint, self._variant = endpoint, variant
         self._context = Context(routes.account_id, routes.region, endpoint.name, variant.name)
         if variant.strategy is Strategy.PREFIX_AWARE:
@@ -156,15 +98,15 @@ class Exchange:
         variant, parts = self._variant, self._parts
         assert variant is not None
         assert self._endpoint is not None
-        candidates = self._available(variant.numbers)
-        if not candidates:
+        able = self._available(variant.numbers)
+        if not able:
             self._fail(faults.UNAVAILABLE, self._unreachable())
-        elif len(candidates) == 1:
-            self._count(candidates[0], Outcome.SINGLE)
+        elif len(able) == 1:
+            self._count(able[0], Outcome.SINGLE)
         elif variant.strategy is Strategy.RANDOM:
-            self._count(candidates[int(parts.dice.random() * len(candidates))], Outcome.RANDOM)
+            self._count(able[int(parts.dice.random() * len(able))], Outcome.RANDOM)
         elif self._key is None:
-            parts.in_flight.admit(self._endpoint.id, candidates, 0, parts.dice.getrandbits(30), self._granted)
+            parts.in_flight.admit(self._endpoint.id, able, 0, parts.dice.getrandbits(30), self._granted)
         else:
             self._choose_by_prefix(variant, self._key)
 
@@ -180,18 +122,8 @@ class Exchange:
         self._parts.in_flight.admit(self._endpoint.id, first, variant.threshold, 0, self._granted, everything)
 
     def _available(self, numbers: tuple[int, ...]) -> tuple[int, ...]:
-        out = self._parts.health.out
-        if not out and not self._tried:
-            return numbers
-        variant = self._variant
-        assert variant is not None
-        untried = tuple([number for number in numbers if number not in self._tried])
-        if not out:
-            return untried
-        healthy = tuple([n for n in untried if variant.instances[variant.positions[n]].identity not in out])
-        if healthy or len(numbers) < len(variant.numbers):
-            return healthy
-        return untried
+        assert self._variant is not None
+        return candidates(self._variant, numbers, self._tried, self._parts.health.out)
 
     def _count(self, number: int, outcome: Outcome) -> None:
         assert self._endpoint is not None
@@ -215,7 +147,7 @@ class Exchange:
         if host is not None:
             self._deliver(host)
         else:
-            left = self._connect_deadline() - self._parts.loop.time()
+            left = self._connect_deadline() - monotonic()
             self._connecting = self._parts.pool.connect(address, self._connected, left)
 
     # --- deliver -----------------------------------------------------------------------------------------------------
@@ -231,7 +163,7 @@ class Exchange:
         assert self._variant is not None
         self._host = host
         self._attempts += 1
-        self._sent_at = self._last_byte_at = self._parts.loop.time()
+        self._sent_at = self._last_byte_at = monotonic()
         address = self._variant.addresses[self._variant.positions[self._number]]
         body = self._request.body
         head = b"POST %b%b HTTP/1.1\r\nHost: %b\r\n%bX-Request-Id: %b\r\nContent-Length: %d\r\n\r\n" % (
@@ -248,7 +180,7 @@ class Exchange:
 
     def host_head(self, status: int, headers: Headers) -> None:
         assert self._variant is not None
-        self._first_byte_at = self._last_byte_at = self._parts.loop.time()
+        self._first_byte_at = self._last_byte_at = monotonic()
         self._host_status = status
         if status >= 500:
             self._note_failure()
@@ -262,7 +194,7 @@ class Exchange:
             self._client.start(head.status, head.headers, head.content_length)
 
     def host_body(self, data: bytes) -> None:
-        self._last_byte_at = self._parts.loop.time()
+        self._last_byte_at = monotonic()
         self._answer_bytes += len(data)
         if self._collected is None:
             self._last_part = data
@@ -299,7 +231,7 @@ class Exchange:
         assert self._variant is not None
         parts = self._parts
         left = len(self._variant.numbers) - len(self._tried) - 1
-        step = next_step(failure, left, parts.budget.left, self._connect_deadline() - parts.loop.time())
+        step = next_step(failure, left, parts.budget.left, self._connect_deadline() - monotonic())
         if step is Next.OTHER:
             assert self._endpoint is not None
             parts.budget.spend()
@@ -310,9 +242,9 @@ class Exchange:
         elif failure is Failure.REFUSED:
             self._fail(faults.UNAVAILABLE, self._unreachable())
         elif failure is Failure.SILENT:
-            self._fail(faults.MODEL_TIMEOUT, _TIMED_OUT)
+            self._fail(faults.MODEL_TIMEOUT, faults.TIMED_OUT)
         else:
-            self._fail(faults.MODEL, _say(failure))
+            self._fail(faults.MODEL, SAID[failure])
 
     def _connect_deadline(self) -> float:
         """Until when connections may be tried: time for one instance that does not answer at all, and one more."""
@@ -336,7 +268,7 @@ class Exchange:
         ends = False
         if self._head.is_stream:
             timed_out = failure is Failure.SILENT
-            said = _TIMED_OUT if timed_out else _say(failure)
+            said = faults.TIMED_OUT if timed_out else SAID[failure]
             words, ends = self._call.api.broken_part(said, timed_out, self._last_part)
             if words:
                 self._client.send(words)
@@ -373,7 +305,7 @@ class Exchange:
 
     def resume(self) -> None:
         self._paused = False
-        self._last_byte_at = self._parts.loop.time()
+        self._last_byte_at = monotonic()
         if self._host is not None:
             self._host.resume()
 
@@ -416,7 +348,7 @@ class Exchange:
         return self._variant.instances[self._variant.positions[self._number]].identity
 
     def _note_failure(self) -> None:
-        if self._parts.health.failed(self._identity, self._parts.loop.time()):
+        if self._parts.health.failed(self._identity, monotonic()):
             self._parts.metrics.count("ejections_total", (self._identity,))
 
     def _count_failure(self, failure: Failure) -> None:
@@ -424,7 +356,7 @@ class Exchange:
         parts, identity = self._parts, self._identity
         parts.metrics.count("host_failures_total", (self._endpoint.name, identity, failure.value))
         if failure is Failure.REFUSED:
-            if parts.health.refused(identity, parts.loop.time()):
+            if parts.health.refused(identity, monotonic()):
                 parts.metrics.count("ejections_total", (identity,))
         elif self._head is None and self._collected is None:
             self._note_failure()
@@ -446,56 +378,28 @@ class Exchange:
     def _measure(self, status: int) -> None:
         assert self._endpoint is not None
         assert self._variant is not None
-        metrics, now, began = self._parts.metrics, self._parts.loop.time(), self._request.received_at
-        endpoint, variant, outcome = self._endpoint.name, self._variant, self._outcome.name.lower()
-        metrics.count("requests_total", (endpoint, self._call.api.label, str(status)))
-        if self._sent_at:
-            metrics.count("route_decisions_total", (endpoint, variant.name, variant.strategy.value, outcome))
-            metrics.observe("router_seconds", (outcome,), self._sent_at - began)
-            if self._degraded:
-                metrics.count("route_degraded_total", (endpoint, variant.name))
-        if self._first_byte_at:
-            metrics.observe("first_byte_seconds", (endpoint, outcome), self._first_byte_at - began)
-        metrics.observe("request_seconds", (endpoint,), now - began)
-        self._parts.log.write(
-            Line(
-                at=now,
-                request_id=self._request_id.decode("ascii"),
+        record.note(
+            self._parts.metrics,
+            self._parts.log,
+            record.Finished(
+                request_id=self._request_id,
                 route=self._call.api.label,
                 status=status,
-                endpoint=endpoint,
-                variant=variant.name,
+                endpoint=self._endpoint.name,
+                variant=self._variant.name,
+                strategy=self._variant.strategy,
                 instance=self._identity if self._number >= 0 else "",
-                outcome=outcome + "_degraded" if self._degraded else outcome,
+                outcome=self._outcome,
+                degraded=self._degraded,
                 attempts=self._attempts,
                 request_bytes=len(self._request.body),
                 answer_bytes=self._answer_bytes,
-                first_byte_ms=round((self._first_byte_at - began) * 1e3, 3) if self._first_byte_at else 0.0,
-                total_ms=round((now - began) * 1e3, 3),
+                began=self._request.received_at,
+                sent_at=self._sent_at,
+                first_byte_at=self._first_byte_at,
+                ended=monotonic(),
                 failure=self._failure,
                 reason=self._reason,
                 client=self._client.peer,
-            )
+            ),
         )
-
-
-_TIMED_OUT = (
-    "Your invocation timed out while waiting for a response from container primary. Review the latency metrics for "
-    "each container in Amazon CloudWatch, resolve the issue, and try again."
-)
-
-
-def _say(failure: Failure) -> str:
-    return {
-        Failure.LOST: "The model host closed the connection before it answered.",
-        Failure.MALFORMED: "The model host's answer is not valid HTTP.",
-        Failure.BROKEN: "The model host's answer ended in the middle.",
-        Failure.SILENT: _TIMED_OUT,
-    }.get(failure, "The model host could not be reached.")
-
-
-def _no_variant(endpoint: EndpointRoutes, target: str | None) -> str:
-    if target is not None:
-        names = ", ".join(variant.name for variant in endpoint.variants)
-        return f"Variant {target} of endpoint {endpoint.name} not found; its variants are {names}."
-    return f"All variants of endpoint {endpoint.name} have weight 0; name one with TargetVariant."

@@ -22,8 +22,8 @@ from contract.settings import Settings, load, require
 from dataplane.access_log import AccessLog
 from dataplane.front import Front
 from dataplane.host import Address
-from dataplane.invoke import Parts
 from dataplane.metrics import Labels, Metrics
+from dataplane.parts import Parts
 from dataplane.probe import ping
 from dataplane.routing.routes import Routes
 from dataplane.state import store

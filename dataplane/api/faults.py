@@ -4,6 +4,7 @@ Native: SageMaker Runtime's shapes and statuses (botocore's service model; AWS c
 ``{"error": {message, type, param, code}}`` with SageMaker's own codes where AWS's answers were measured.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -78,3 +79,17 @@ def openai(fault: Fault, message: str, param: str | None = None) -> Answer:
 
 def openai_body(fault: Fault, message: str, param: str | None = None) -> bytes:
     return _encode({"error": {"message": message, "type": fault.chat_type, "param": param, "code": fault.chat_code}})
+
+
+TIMED_OUT = (
+    "Your invocation timed out while waiting for a response from container primary. Review the latency metrics for "
+    "each container in Amazon CloudWatch, resolve the issue, and try again."
+)
+"""AWS's words; clients match on them."""
+
+
+def no_variant(endpoint: str, variants: Sequence[str], target: str | None) -> str:
+    """Return why no variant takes a request."""
+    if target is not None:
+        return f"Variant {target} of endpoint {endpoint} not found; its variants are {', '.join(variants)}."
+    return f"All variants of endpoint {endpoint} have weight 0; name one with TargetVariant."

@@ -14,6 +14,7 @@ local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local corrections = 0
 local counts = {}
+local touched = false
 
 local function count(instance)
   local known = counts[instance]
@@ -40,6 +41,7 @@ local function add(who, instance, delta)
     total = 0
   end
   counts[instance] = total
+  touched = true
   if total == 0 then call('HDEL', load_key, instance) else call('HSET', load_key, instance, total) end
 end
 
@@ -120,6 +122,8 @@ for _, admit in ipairs(admits) do
   end
 end
 result[2] = corrections
+-- An empty hash is no key and forgets its end of life, so the load's is set with each change.
+if touched then call('PEXPIRE', load_key, lease * 4) end
 if renew == 1 then
   -- Keys outlive every lease that they record and no more: nothing of a deleted endpoint stays behind.
   for _, key in ipairs(KEYS) do call('PEXPIRE', key, lease * 4) end

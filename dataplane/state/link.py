@@ -176,7 +176,8 @@ class Link:
     # --- when the node is slow or away -------------------------------------------------------------------------------
 
     def _overdue(self) -> list[Ledger]:
-        late = self._loop.time() - self._budget_seconds
+        # uvloop's clock and timers keep milliseconds: a timer may be that much early.
+        late = self._loop.time() - self._budget_seconds + 0.001
         return [x for x in self._owner.ledgers_of(self) if x.sent is not None and x.sent_at <= late]
 
     def _watch(self) -> None:
@@ -191,9 +192,12 @@ class Link:
             ledger.decide_waiting()
         if any(self._loop.time() - ledger.sent_at > GIVE_UP_SECONDS for ledger in overdue):
             self._connection.close()
-        elif any(ledger.sent is not None for ledger in self._owner.ledgers_of(self)):
+            return
+        sent = [x.sent_at for x in self._owner.ledgers_of(self) if x.sent is not None and x not in overdue]
+        if sent or overdue:
             self._watch_planned = True
-            self._loop.call_later(self._budget_seconds, self._watch)
+            wait = min(sent) + self._budget_seconds - self._loop.time() if sent else self._budget_seconds
+            self._loop.call_later(max(wait, 0.001), self._watch)
 
     def _lost(self) -> None:
         self._connection = None

@@ -10,6 +10,7 @@ connection's callbacks change them.
 
 import asyncio
 from collections import deque
+from time import monotonic
 from typing import Protocol, cast
 
 import httptools
@@ -285,7 +286,7 @@ class ClientConnection(asyncio.Protocol):
         self.busy = True
         self.deadline = None
         self.request = request
-        request.received_at = self._service.loop.time()
+        request.received_at = monotonic()
         responder = self._service.handle(self, request)
         # Answered at once, perhaps with the next request begun already.
         if self.request is request:
