@@ -65,16 +65,29 @@ class Call:
 class Wire:
     """The wire of one worker. Calls wait here until the test lets them arrive."""
 
-    def __init__(self, loop: VirtualLoop) -> None:
+    def __init__(self, loop: VirtualLoop, name: str = "the store") -> None:
         self.loop = loop
-        self.name = "the store"
+        self.name = name
+        self.nodes: dict[str, Wire] = {}
+        """The nodes of its cluster, as redirections name them."""
+        self.slots: list[Any] | None = None
+        """What it says of the cluster when it is connected to."""
         self.is_up = True
         self.calls: deque[Call] = deque()
         self.on_lost: Callable[[], None] | None = None
-        self.opened = 0
+        self.opened = self.refused = 0
+        self.commands: list[bytes | str] = []
+        """Names of what was sent, scripts included."""
+
+    def at(self, where: str) -> "Wire":
+        return self.nodes[where]
+
+    def command(self, *words: bytes | str, reply: Callable[[Any], None]) -> None:
+        self.commands.append(words[0])
 
     async def connect(self, on_lost: Callable[[], None]) -> "Wire":
         if not self.is_up:
+            self.refused += 1
             raise ConnectionRefusedError("refused")
         self.opened += 1
         self.on_lost = on_lost
@@ -82,6 +95,7 @@ class Wire:
 
     def run_script(self, keys: Sequence[bytes], argument: bytes, reply: Callable[[Any], None]) -> None:
         assert self.on_lost is not None, "a call on a closed connection"
+        self.commands.append("EVALSHA")
         self.calls.append(Call(keys, argument, reply))
 
     def close(self) -> None:
@@ -123,10 +137,11 @@ class Worker:
 
     _numbers = itertools.count(1)
 
-    def __init__(self, loop: VirtualLoop, store: Store) -> None:
+    def __init__(self, loop: VirtualLoop, store: Store, *, is_up: bool = True) -> None:
         self.name = f"w{next(self._numbers)}"
         self.loop, self.store = loop, store
         self.wire = Wire(loop)
+        self.wire.is_up = is_up
         self.observer = Observer()
         self.holding: list[int] = []
         """Instances of the requests in flight."""
@@ -166,11 +181,11 @@ class Worker:
     def release(self, index: int) -> None:
         self.in_flight.release(self.store.endpoint_id, self.holding.pop(index))
 
-    def deliver(self) -> tuple[Call, list[int]]:
+    def deliver(self, wire: Wire | None = None) -> tuple[Call, list[int]]:
         """Let the oldest call arrive and its answer come back."""
-        call = self.wire.calls.popleft()
+        call = (wire or self.wire).calls.popleft()
         answer = self.store.run(call.keys, call.argument)
-        call.reply(answer)
+        self.loop.call_soon(call.reply, answer)
         self.loop.settle()
         return call, answer
 
@@ -193,8 +208,8 @@ class Worker:
 def virtual_loop() -> Iterator[VirtualLoop]:
     """Make a loop on which store.connect leads to the Wire that stands for the address."""
 
-    async def connect(wire: Wire, on_lost: Callable[[], None], timeout_seconds: float) -> tuple[Wire, None]:
-        return await wire.connect(on_lost), None
+    async def connect(wire: Wire, on_lost: Callable[[], None], timeout_seconds: float) -> tuple[Wire, Any]:
+        return await wire.connect(on_lost), wire.slots
 
     loop = VirtualLoop()
     with patch.object(real_store, "connect", connect):
