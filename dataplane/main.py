@@ -167,7 +167,8 @@ class _Supervisor:
         listener = self._listeners[slot].fileno()
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "dataplane.worker", "--slot", str(slot), "--listener", str(listener)),
+            # -P: a redis.py in the operator's directory must not stand in for the library.
+            *("-P", "-m", "dataplane.worker", "--slot", str(slot), "--listener", str(listener)),
             *("--pipe", str(theirs.fileno()), "--data-dir", str(self._directory)),
             pass_fds=(listener, theirs.fileno()),
             env=_environment(self._settings),

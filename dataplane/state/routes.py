@@ -124,7 +124,8 @@ class RouteWatcher:
         """Look on each wake-up, and twice per resync time without one."""
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), self._resync_seconds / 2)
+                async with asyncio.timeout(self._resync_seconds / 2):
+                    await self._wake.wait()
             self._wake.clear()
             await self._look()
 
