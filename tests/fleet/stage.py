@@ -1,0 +1,80 @@
+"""Short ways to hold requests open on a fleet and to compare what Redis counts with what the hosts see."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from tests.dataplane_e2e.conftest import SHARED
+from tests.dataplane_e2e.stage import Deployed, Fleet
+from tests.fakes.answers import Gate, echo
+from tests.fakes.data_plane import DataPlane
+from tests.fakes.raw_client import RawClient, request_bytes
+from tests.waiting import wait_until
+
+LEASE_SECONDS = 2.0
+RESYNC_SECONDS = 1.0
+SETTINGS = {**SHARED, "LEASE_SECONDS": LEASE_SECONDS, "RESYNC_SECONDS": RESYNC_SECONDS}
+JSON = [("Content-Type", "application/json")]
+
+Target = tuple[str, bytes]
+"""Path and body."""
+
+
+def hold_all(deployed: Deployed) -> list[Gate]:
+    """Hold every host's later requests, each host behind a gate of its own."""
+    return [host.hold() for host in deployed.hosts]
+
+
+def let_go(deployed: Deployed, gates: Sequence[Gate]) -> None:
+    """Open the gates and answer later requests at once."""
+    for host in deployed.hosts:
+        host.answer = echo
+    for gate in gates:
+        gate.open()
+
+
+@contextlib.contextmanager
+def held(planes: Sequence[DataPlane], deployed: Deployed, targets: Sequence[Target]) -> Iterator[list[RawClient]]:
+    """Hold requests open on the hosts, sent through the planes in turn; later ones are answered at once.
+
+    Afterwards all of them must be answered 200.
+    """
+    before = deployed.in_flight
+    gates = hold_all(deployed)
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(planes[n % len(planes)].client()) for n in range(len(targets))]
+        for client, (target, body) in zip(clients, targets, strict=True):
+            client.send(request_bytes(target, body, JSON))
+        wait_until(lambda: deployed.in_flight == before + len(targets), what=f"all are held, {deployed.busy()} are")
+        for host in deployed.hosts:
+            host.answer = echo
+        try:
+            yield clients
+        finally:
+            for gate in gates:
+                gate.open()
+        assert [client.read().status for client in clients] == [200] * len(targets)
+
+
+def counted(fleet: Fleet, deployed: Deployed) -> dict[str, int]:
+    """Return host name -> requests in flight that Redis counts over all workers."""
+    found = fleet.stage.routes.in_flight(deployed.endpoint)
+    return {identity.rpartition("/")[2]: count for identity, count in found.items()}
+
+
+def working(deployed: Deployed) -> dict[str, int]:
+    """Return host name -> requests the host is working on, hosts without any left out."""
+    return {name: count for name, count in deployed.busy().items() if count}
+
+
+def wait_true(fleet: Fleet, deployed: Deployed, limit_seconds: float) -> None:
+    """Wait until Redis counts what the hosts are working on, host by host."""
+    wait_until(
+        lambda: counted(fleet, deployed) == working(deployed),
+        limit_seconds,
+        f"counts are true: {counted(fleet, deployed)} in Redis, {working(deployed)} on the hosts",
+    )
+
+
+def worker_pid(plane: DataPlane) -> int:
+    """Return the process id of the plane's only worker."""
+    return plane.pids()[-1]
