@@ -56,6 +56,8 @@ class Plane:
         try:
             yield running
         finally:
+            self.driver.stop()
+            await asyncio.wait([running], timeout=_STOP_SECONDS / 2)
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
             await self.prober.close()

@@ -54,6 +54,7 @@ class Driver:
     def __init__(self, tasks: Sequence[Task], listen: Callable[[], Awaitable["asyncpg.Connection[Any]"]]) -> None:
         self._tasks = tasks
         self._listen = listen
+        self._stopping = asyncio.Event()
         self.states = {task.name: TaskState() for task in tasks}
 
     def wake(self) -> None:
@@ -61,24 +62,31 @@ class Driver:
         for state in self.states.values():
             state.wake.set()
 
+    def stop(self) -> None:
+        """Let ``run`` return as soon as the runs under way have ended."""
+        self._stopping.set()
+        self.wake()
+
     async def run(self) -> None:
-        """Run until cancelled."""
+        """Run until stopped, or cancelled: that is for when a run does not end, and may cut a transaction off."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._hear(), name="notices")
-            for task in self._tasks:
-                group.create_task(self._repeat(task, self.states[task.name]), name=task.name)
+            hearing = group.create_task(self._hear(), name="notices")
+            repeating = [
+                group.create_task(self._repeat(task, self.states[task.name]), name=task.name) for task in self._tasks
+            ]
+            await asyncio.wait(repeating)
+            hearing.cancel()
 
     async def _repeat(self, task: Task, state: TaskState) -> None:
-        while True:
+        while not self._stopping.is_set():
             state.wake.clear()
             delay = await self._once(task, state)
+            _heed_cancellation()
             if state.failures_in_a_row:
                 # Notices are left aside: they come from those for whom it works.
-                await asyncio.sleep(_BACKOFF_SECONDS[min(state.failures_in_a_row, len(_BACKOFF_SECONDS)) - 1])
+                await _wait(self._stopping, _backoff(state.failures_in_a_row))
                 continue
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(delay):
-                    await state.wake.wait()
+            await _wait(state.wake, delay)
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _once(self, task: Task, state: TaskState) -> float:
@@ -101,20 +109,39 @@ class Driver:
         while True:
             try:
                 connection = await self._listen()
+                lost = asyncio.Event()
+                connection.add_termination_listener(lambda _, lost=lost: lost.set())
                 try:
                     await connection.add_listener(CHANNEL, lambda *_: self.wake())
                     # What was changed while nobody listened.
                     self.wake()
                     failures = 0
-                    while True:
-                        await asyncio.sleep(_LISTEN_CHECK_SECONDS)
+                    while not lost.is_set():
+                        await _wait(lost, _LISTEN_CHECK_SECONDS)
                         await connection.execute("SELECT 1", timeout=_LISTEN_CHECK_SECONDS)
                 finally:
                     connection.terminate()
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
                 failures += 1
                 log.debug("notices are not heard: %s", error)
-                await asyncio.sleep(_BACKOFF_SECONDS[min(failures, len(_BACKOFF_SECONDS)) - 1])
+                await asyncio.sleep(_backoff(failures))
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+
+
+def _backoff(failures: int) -> float:
+    return _BACKOFF_SECONDS[min(failures, len(_BACKOFF_SECONDS)) - 1]
+
+
+def _heed_cancellation() -> None:
+    """Raise CancelledError if this task was asked to end: redis-py 8.1 swallows that while it connects."""
+    this = asyncio.current_task()
+    if this is not None and this.cancelling():
+        raise asyncio.CancelledError
 
 
 def _note_failure(task: Task, state: TaskState, reason: str, fault: Exception | None) -> None:

@@ -6,6 +6,8 @@ What changes here: the probes under way and the results not yet stored, by this 
 
 import asyncio
 import logging
+import os
+import socket
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -117,5 +119,9 @@ def _cause(error: BaseException) -> str:
     """Return the innermost reason: the outer ones say "All connection attempts failed"."""
     while error.__cause__ is not None or error.__context__ is not None:
         error = error.__cause__ or error.__context__ or error
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    text = str(error)
+    if isinstance(error, OSError):
+        # asyncio puts the address in place of the reason; names that do not resolve have codes of their own.
+        is_system = not isinstance(error, socket.gaierror) and error.errno is not None
+        text = os.strerror(error.errno or 0) if is_system else error.strerror or text
     return (text or type(error).__name__)[:200]

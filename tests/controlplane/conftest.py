@@ -78,8 +78,8 @@ async def plane(replica: Replica) -> AsyncIterator[Driver]:
     replica.prober.wake = driver.states[ProbeHosts.name].wake.set
     running = asyncio.create_task(driver.run())
     yield driver
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    driver.stop()
+    await asyncio.wait_for(running, 10)
 
 
 @pytest.fixture(scope="session")

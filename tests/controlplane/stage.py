@@ -48,13 +48,21 @@ def caller_at(database: Database, now: datetime | None) -> Call:
 class Replica:
     """One control plane's reconcilers without their driver, to be run step by step."""
 
-    def __init__(self, database: Database, redis_url: str, limits: Limits) -> None:
+    def __init__(
+        self,
+        database: Database,
+        redis_url: str,
+        limits: Limits,
+        publishing: Database | None = None,
+        probe_seconds: float = 0.05,
+    ) -> None:
+        """``publishing``: the database as the publisher sees it, if not as the others do."""
         self.database = database
+        self.limits = limits
         self.link = RedisLink(redis_url)
         self.settle = SettleEndpoints(database, self.link, limits)
-        self.publish = PublishRoutes(database, self.link, ACCOUNT, REGION)
-        self.woken = asyncio.Event()
-        self.prober = ProbeHosts(database, probe_seconds=0.05, wake=self.woken.set)
+        self.publish = PublishRoutes(publishing or database, self.link, ACCOUNT, REGION)
+        self.prober = ProbeHosts(database, probe_seconds, lambda: None)
 
     async def turn(self) -> None:
         """One run of everything but the prober."""

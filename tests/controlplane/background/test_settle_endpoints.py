@@ -1,0 +1,417 @@
+"""The life of endpoints on real rows, real hosts and a real Redis: failures, roll-backs, replacements, outages."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis as redis_library
+from sqlalchemy import select, text
+
+from contract.routing_table import RoutingTable
+from controlplane.background.driver import Driver
+from controlplane.snapshot import Limits
+from controlplane.store.session import Database
+from controlplane.store.tables import Binding, HostHealth
+from tests.controlplane.stage import (
+    Call,
+    Replica,
+    counts,
+    create_config,
+    create_model,
+    in_service,
+    report,
+    status_of,
+    table_in,
+    wait_for,
+)
+from tests.fakes.answers import Answer
+from tests.fakes.model_host import Hosts, ModelHost
+from tests.waiting import wait_until_async
+
+SICK = Answer(status=503)
+SHORT = Limits(provision_seconds=3.0, eject_seconds=0.3)
+
+
+def instances(table: RoutingTable | None, name: str = "e") -> dict[str, bool]:
+    """URL -> healthy, of the endpoint's instances in the table; empty if it is not there."""
+    found = [endpoint for endpoint in table.endpoints if endpoint.name == name] if table else []
+    return {
+        each.base_url: each.healthy for endpoint in found for variant in endpoint.variants for each in variant.instances
+    }
+
+
+def urls(hosts: list[ModelHost]) -> list[str]:
+    return [host.url for host in hosts]
+
+
+async def routes_are(redis: redis_library.Redis, wanted: dict[str, bool]) -> None:
+    await wait_until_async(lambda: instances(table_in(redis)) == wanted, 15, f"routes are {wanted}")
+
+
+async def bound(database: Database) -> int:
+    async with database.transaction() as session:
+        return len((await session.execute(select(Binding))).all())
+
+
+@pytest.mark.parametrize("limits", [SHORT])
+async def test_hosts_that_never_answer_fail_the_creation_and_are_free_again(
+    call: Call, hosts: Hosts, plane: Driver, database: Database, redis: redis_library.Redis
+) -> None:
+    dead, sick = hosts.make(2)
+    dead.refuse()
+    sick.ping = SICK
+    await create_model(call, "m", dead.url, sick.url)
+    await create_config(call, "c1", {"InitialInstanceCount": 2})
+    await call("CreateEndpoint", EndpointName="e", EndpointConfigName="c1")
+    found = await wait_for(call, "e", "Failed")
+    reason = found["FailureReason"]
+    assert reason.startswith("The primary container for production variant v did not pass the ping health check.")
+    assert f"{dead.url}: no connection (Connect" in reason
+    assert f"{sick.url}: answered 503" in reason
+    assert "PendingDeploymentSummary" not in found
+    assert await bound(database) == 0
+    assert instances(table_in(redis)) == {}
+    await call("DeleteEndpoint", EndpointName="e")
+    await wait_for(call, "e", None)
+
+
+async def test_no_host_is_in_the_routes_before_its_first_good_probe(
+    call: Call, hosts: Hosts, plane: Driver, redis: redis_library.Redis
+) -> None:
+    ready, loading = hosts.make(2)
+    loading.ping = SICK
+    await create_model(call, "m", ready.url, loading.url)
+    await create_config(call, "c1", {"InitialInstanceCount": 2})
+    await call("CreateEndpoint", EndpointName="e", EndpointConfigName="c1")
+    await wait_until_async(lambda: len(loading.pings) >= 3)
+    assert instances(table_in(redis)) == {}
+    found = await call("DescribeEndpoint", EndpointName="e")
+    assert found["PendingDeploymentSummary"]["ProductionVariants"][0]["CurrentInstanceCount"] == 1
+    loading.ping = Answer()
+    await wait_for(call, "e", "InService")
+    assert instances(table_in(redis)) == {ready.url: True, loading.url: True}
+
+
+async def test_a_healthy_spare_takes_the_place_of_a_dead_host_while_creating(
+    call: Call, hosts: Hosts, plane: Driver, redis: redis_library.Redis, database: Database
+) -> None:
+    dead, *good = hosts.make(3)
+    dead.refuse()
+    await create_model(call, "m", dead.url, *urls(good))
+    await in_service(call, {"InitialInstanceCount": 2})
+    assert instances(table_in(redis)) == dict.fromkeys(urls(good), True)
+    assert await bound(database) == 2
+
+
+@pytest.mark.parametrize("limits", [SHORT])
+async def test_a_failed_update_returns_to_the_old_configuration_which_served_throughout(
+    call: Call, hosts: Hosts, plane: Driver, redis: redis_library.Redis, database: Database
+) -> None:
+    old, new = hosts.make(2)
+    await create_model(call, "m", old.url)
+    await create_model(call, "m2", new.url)
+    await in_service(call)
+    table = table_in(redis)
+    new.refuse()
+    await create_config(call, "c2", {"ModelName": "m2"})
+    await call("UpdateEndpoint", EndpointName="e", EndpointConfigName="c2")
+    await wait_for(call, "e", "Updating")
+    found = await wait_for(call, "e", "InService")
+    assert found["EndpointConfigName"] == "c1"
+    assert found["FailureReason"].startswith("The primary container for production variant v did not pass")
+    assert new.url in found["FailureReason"]
+    assert counts(found) == (1.0, 1.0, 1, 1)
+    assert table_in(redis) == table
+    assert await bound(database) == 1
+    new.start()
+    await call("UpdateEndpoint", EndpointName="e", EndpointConfigName="c2")
+    found = await wait_for(call, "e", "InService")
+    assert found["EndpointConfigName"] == "c2"
+    assert "FailureReason" not in found
+    assert instances(table_in(redis)) == {new.url: True}
+
+
+async def test_traffic_stays_on_the_old_host_until_the_new_one_is_healthy(
+    call: Call, hosts: Hosts, plane: Driver, redis: redis_library.Redis
+) -> None:
+    old, new = hosts.make(2)
+    new.ping = SICK
+    await create_model(call, "m", old.url)
+    await create_model(call, "m2", new.url)
+    await in_service(call)
+    await create_config(call, "c2", {"ModelName": "m2"})
+    await call("UpdateEndpoint", EndpointName="e", EndpointConfigName="c2")
+    await wait_until_async(lambda: len(new.pings) >= 3)
+    assert instances(table_in(redis)) == {old.url: True}
+    new.ping = Answer()
+    await wait_for(call, "e", "InService")
+    assert instances(table_in(redis)) == {new.url: True}
+
+
+async def test_old_hosts_are_kept_until_every_live_worker_follows(
+    call: Call, hosts: Hosts, plane: Driver, redis: redis_library.Redis, database: Database
+) -> None:
+    old, new = hosts.make(2)
+    await create_model(call, "m", old.url)
+    await create_model(call, "m2", new.url)
+    await in_service(call)
+    first = table_in(redis)
+    assert first is not None
+    report(redis, "follows", f"{first.epoch}:{first.generation}")
+    report(redis, "lags", f"{first.epoch}:{first.generation}")
+    await create_config(call, "c2", {"ModelName": "m2"})
+    await call("UpdateEndpoint", EndpointName="e", EndpointConfigName="c2")
+    await routes_are(redis, {new.url: True})
+    second = table_in(redis)
+    assert second is not None
+    report(redis, "follows", f"{second.epoch}:{second.generation}")
+    runs = plane.states["settle_endpoints"].runs
+    await wait_until_async(lambda: plane.states["settle_endpoints"].runs > runs + 2)
+    assert await status_of(call, "e") == "Updating"
+    assert await bound(database) == 2
+    # It dies without a word: only its lease tells.
+    report(redis, "lags", f"{first.epoch}:{first.generation}", lease_seconds=0)
+    await wait_for(call, "e", "InService")
+    assert await bound(database) == 1
+    assert redis.hgetall("warmroute:{routes}:applied").keys() == {b"follows"}
+
+
+async def test_a_creation_waits_for_workers_that_serve_other_routes(
+    call: Call, hosts: Hosts, plane: Driver, redis: redis_library.Redis
+) -> None:
+    await create_model(call, "m", hosts.one().url)
+    report(redis, "w", "another-database:99")
+    await create_config(call, "c1")
+    await call("CreateEndpoint", EndpointName="e", EndpointConfigName="c1")
+    await wait_until_async(lambda: len(instances(table_in(redis))) == 1)
+    assert await status_of(call, "e") == "Creating"
+    table = table_in(redis)
+    assert table is not None
+    report(redis, "w", f"{table.epoch}:{table.generation}")
+    await wait_for(call, "e", "InService")
+
+
+async def test_a_deleted_endpoint_is_out_of_the_routes_at_once_and_gone_when_workers_follow(
+    call: Call, hosts: Hosts, plane: Driver, redis: redis_library.Redis, database: Database
+) -> None:
+    await create_model(call, "m", hosts.one().url)
+    await in_service(call)
+    table = table_in(redis)
+    assert table is not None
+    report(redis, "w", f"{table.epoch}:{table.generation}")
+    await call("DeleteEndpoint", EndpointName="e")
+    await routes_are(redis, {})
+    assert await status_of(call, "e") == "Deleting"
+    assert await bound(database) == 1
+    table = table_in(redis)
+    assert table is not None
+    report(redis, "w", f"{table.epoch}:{table.generation}")
+    await wait_for(call, "e", None)
+    assert await bound(database) == 0
+
+
+async def test_a_host_that_dies_is_flagged_and_comes_back_by_itself(
+    call: Call, hosts: Hosts, plane: Driver, redis: redis_library.Redis
+) -> None:
+    first, second = hosts.make(2)
+    await create_model(call, "m", first.url, second.url)
+    await in_service(call, {"InitialInstanceCount": 2})
+    second.ping = SICK
+    await routes_are(redis, {first.url: True, second.url: False})
+    found = await call("DescribeEndpoint", EndpointName="e")
+    assert found["EndpointStatus"] == "InService"
+    assert counts(found)[2:] == (1, 2)
+    first.ping = SICK
+    await routes_are(redis, {first.url: False, second.url: False})
+    assert counts(await call("DescribeEndpoint", EndpointName="e"))[2:] == (0, 2)
+    first.ping = second.ping = Answer()
+    await routes_are(redis, {first.url: True, second.url: True})
+
+
+async def test_a_dead_host_is_replaced_by_a_spare_which_is_probed_first(
+    call: Call, hosts: Hosts, plane: Driver, redis: redis_library.Redis, database: Database
+) -> None:
+    serving, spare = hosts.make(2)
+    spare.ping = SICK
+    await create_model(call, "m", serving.url, spare.url)
+    await in_service(call)
+    assert not spare.pings
+    serving.ping = SICK
+    await wait_until_async(lambda: len(spare.pings) >= 2)
+    assert instances(table_in(redis)) == {serving.url: False}
+    spare.ping = Answer()
+    await routes_are(redis, {spare.url: True})
+
+    async def only_one() -> bool:
+        return await bound(database) == 1
+
+    await wait_until_async(only_one)
+
+
+async def test_a_strategy_is_switched_although_one_host_is_dead(
+    call: Call, hosts: Hosts, plane: Driver, redis: redis_library.Redis
+) -> None:
+    first, second = hosts.make(2)
+    await create_model(call, "m", first.url, second.url)
+    await in_service(call, {"InitialInstanceCount": 2})
+    second.ping = SICK
+    await routes_are(redis, {first.url: True, second.url: False})
+    routing = {"RoutingConfig": {"RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"}}
+    await create_config(call, "c2", {"InitialInstanceCount": 2, **routing})
+    await call("UpdateEndpoint", EndpointName="e", EndpointConfigName="c2")
+    assert (await wait_for(call, "e", "InService"))["EndpointConfigName"] == "c2"
+    assert instances(table_in(redis)) == {first.url: True, second.url: False}
+
+
+async def test_registered_hosts_come_and_go(
+    call: Call, hosts: Hosts, plane: Driver, redis: redis_library.Redis
+) -> None:
+    first, second, third = hosts.make(3)
+    await create_model(call, "m")
+
+    async def register(host: ModelHost, **members: Any) -> None:
+        await call("RegisterModelHost", ModelName="m", BaseUrl=host.url, HostName=host.name, **members)
+
+    await register(first)
+    await create_config(call, "c1", {"InitialInstanceCount": 2})
+    await call("CreateEndpoint", EndpointName="e", EndpointConfigName="c1")
+    await register(second)
+    await wait_for(call, "e", "InService")
+    (found,) = [host for host in (await call("ListModelHosts", ModelName="m"))["Hosts"] if host["HostName"] == "h1"]
+    assert (found["EndpointName"], found["VariantName"], found["Healthy"]) == ("e", "v", True)
+    await call("DeregisterModelHost", ModelName="m", HostName="h1")
+    await routes_are(redis, {second.url: True})
+    assert counts(await call("DescribeEndpoint", EndpointName="e"))[2:] == (1, 2)
+    await register(third, TtlSeconds=2)
+    await routes_are(redis, {second.url: True, third.url: True})
+    # It is not registered again within its time to live.
+    await routes_are(redis, {second.url: True})
+
+
+async def test_a_host_that_moves_is_probed_at_its_new_url(
+    call: Call, hosts: Hosts, plane: Driver, redis: redis_library.Redis
+) -> None:
+    before, after = hosts.make(2)
+    await create_model(call, "m")
+    await call("RegisterModelHost", ModelName="m", BaseUrl=before.url, HostName="pod")
+    await in_service(call)
+    table = table_in(redis)
+    await call("RegisterModelHost", ModelName="m", BaseUrl=after.url, HostName="pod")
+    await routes_are(redis, {after.url: True})
+    moved = table_in(redis)
+    assert table is not None
+    assert moved is not None
+    ids = [each.endpoints[0].variants[0].instances[0].number for each in (table, moved)]
+    assert ids[0] == ids[1]
+    assert after.pings
+
+
+async def test_an_endpoint_outlives_its_model_and_another_model_of_that_name_is_not_its_own(
+    call: Call, hosts: Hosts, plane: Driver, redis: redis_library.Redis
+) -> None:
+    first, second = hosts.make(2)
+    await create_model(call, "m", first.url)
+    await in_service(call)
+    await call("DeleteEndpointConfig", EndpointConfigName="c1")
+    await call("DeleteModel", ModelName="m")
+    await create_model(call, "m", second.url)
+    runs = plane.states["settle_endpoints"].runs
+    await wait_until_async(lambda: plane.states["settle_endpoints"].runs > runs + 2)
+    assert instances(table_in(redis)) == {first.url: True}
+    found = await call("DescribeEndpoint", EndpointName="e")
+    assert (found["EndpointStatus"], found["EndpointConfigName"]) == ("InService", "c1")
+    desired = [{"VariantName": "v", "DesiredWeight": 3.0}]
+    await call("UpdateEndpointWeightsAndCapacities", EndpointName="e", DesiredWeightsAndCapacities=desired)
+    assert counts(await wait_for(call, "e", "InService")) == (3.0, 3.0, 1, 1)
+
+
+async def test_a_host_serves_one_endpoint_at_a_time(
+    call: Call, hosts: Hosts, plane: Driver, redis: redis_library.Redis
+) -> None:
+    only = hosts.one()
+    await create_model(call, "m", only.url)
+    await create_model(call, "m2", only.url)
+    await in_service(call)
+    await create_config(call, "c2", {"ModelName": "m2"})
+    await call("CreateEndpoint", EndpointName="e2", EndpointConfigName="c2")
+
+    async def told() -> bool:
+        found = await call("DescribeEndpoint", EndpointName="e2")
+        status = found["PendingDeploymentSummary"]["ProductionVariants"][0]["VariantStatus"][0]
+        return f'{only.url} is in use by endpoint "e"' in status["StatusMessage"]
+
+    await wait_until_async(told)
+    assert instances(table_in(redis)) == {only.url: True}
+    await call("DeleteEndpoint", EndpointName="e")
+    await wait_for(call, "e2", "InService")
+    assert instances(table_in(redis), "e2") == {only.url: True}
+
+
+async def test_probes_of_replaced_hosts_stop(
+    call: Call, hosts: Hosts, plane: Driver, redis: redis_library.Redis, database: Database
+) -> None:
+    sets = [hosts.make(2), hosts.make(2)]
+    for number, members in enumerate(sets):
+        await create_model(call, f"m{number}", *urls(members))
+        await create_config(call, f"c{number}", {"ModelName": f"m{number}", "InitialInstanceCount": 2})
+    await call("CreateEndpoint", EndpointName="e", EndpointConfigName="c0")
+    await wait_for(call, "e", "InService")
+    for number in range(1, 6):
+        await call("UpdateEndpoint", EndpointName="e", EndpointConfigName=f"c{number % 2}")
+        await wait_for(call, "e", "InService")
+    await wait_until_async(lambda: instances(table_in(redis)) == dict.fromkeys(urls(sets[1]), True))
+    async with database.transaction() as session:
+        assert len((await session.execute(select(HostHealth))).all()) == 2
+    for host in hosts.made:
+        host.clear()
+    await wait_until_async(lambda: all(len(host.pings) >= 3 for host in sets[1]))
+    # One that was under way when its host was replaced may have arrived.
+    assert all(len(host.pings) <= 1 for host in sets[0])
+
+
+async def test_while_redis_is_away_nothing_is_lost_and_its_return_ends_the_wait(
+    call: Call, hosts: Hosts, database: Database, limits: Limits, private_redis: Callable[..., Any]
+) -> None:
+    server = private_redis()
+    replica = Replica(database, server.url, limits)
+    driver = Driver([replica.settle, replica.prober, replica.publish], database.listen)
+    running = asyncio.create_task(driver.run())
+    try:
+        await create_model(call, "m", hosts.one().url)
+        await in_service(call)
+        server.kill()
+        await create_config(call, "c2", {"RoutingConfig": {"RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"}})
+        await call("UpdateEndpoint", EndpointName="e", EndpointConfigName="c2")
+        await wait_until_async(lambda: driver.states["publish_routes"].failing_for is not None)
+        assert await status_of(call, "e") == "Updating"
+        assert driver.states["settle_endpoints"].failing_for is None
+        server.start()
+        assert (await wait_for(call, "e", "InService"))["EndpointConfigName"] == "c2"
+    finally:
+        driver.stop()
+        await asyncio.wait_for(running, 10)
+        await replica.close()
+
+
+async def test_registrations_do_not_run_out_while_no_control_plane_could_renew_them(
+    call: Call, database: Database, replica: Replica
+) -> None:
+    await create_model(call, "m")
+    await call("RegisterModelHost", ModelName="m", BaseUrl="http://10.0.0.1:1", TtlSeconds=60)
+    await replica.turn()
+
+    async def away(seconds: int) -> None:
+        async with database.transaction() as session:
+            await session.execute(text(f"UPDATE heartbeat SET beat_at = beat_at - interval '{seconds} seconds'"))
+            await session.execute(text(f"UPDATE model_host SET expires_at = expires_at - interval '{seconds} seconds'"))
+
+    await away(3600)
+    await replica.turn()
+    assert len((await call("ListModelHosts", ModelName="m"))["Hosts"]) == 1
+    async with database.transaction() as session:
+        await session.execute(text("UPDATE model_host SET expires_at = now() - interval '1 second'"))
+        await session.execute(text("UPDATE heartbeat SET beat_at = beat_at - interval '2 seconds'"))
+    await replica.turn()
+    async with database.transaction() as session:
+        assert (await session.execute(text("SELECT count(*) FROM model_host"))).scalar_one() == 0
