@@ -183,7 +183,7 @@ class Exchange:
         self._first_byte_at = self._last_byte_at = monotonic()
         self._host_status = status
         if status >= 500:
-            self._note_failure()
+            record.failed_answer(self._parts.metrics, self._parts.health, self._identity)
         elif status < 400:
             # A client's error says nothing about the host, good or bad.
             self._parts.health.succeeded(self._identity)
@@ -207,6 +207,9 @@ class Exchange:
             host.cancel()
             self._answer_whole(whole=False)
 
+    def host_pause(self) -> None:
+        self._client.flush()
+
     def host_done(self) -> None:
         self._host = None
         if self._collected is None:
@@ -221,7 +224,10 @@ class Exchange:
         """The delivery failed: try another instance where that is safe, else say so."""
         self._host = None
         self._failure, self._reason = failure.value, reason
-        self._count_failure(failure)
+        assert self._endpoint is not None
+        before_answer = self._head is None and self._collected is None
+        parts, name = self._parts, self._endpoint.name
+        record.failure(parts.metrics, parts.health, name, self._identity, failure, before_answer=before_answer)
         if self._head is not None:
             self._break_off(failure, reason)
             return
@@ -229,13 +235,11 @@ class Exchange:
             self._answer_whole(whole=False)
             return
         assert self._variant is not None
-        parts = self._parts
         left = len(self._variant.numbers) - len(self._tried) - 1
         step = next_step(failure, left, parts.budget.left, self._connect_deadline() - monotonic())
         if step is Next.OTHER:
-            assert self._endpoint is not None
             parts.budget.spend()
-            parts.metrics.count("retries_total", (self._endpoint.name,))
+            parts.metrics.count("retries_total", (name,))
             self._tried = (*self._tried, self._number)
             self._release()
             self._choose()
@@ -346,20 +350,6 @@ class Exchange:
     def _identity(self) -> str:
         assert self._variant is not None
         return self._variant.instances[self._variant.positions[self._number]].identity
-
-    def _note_failure(self) -> None:
-        if self._parts.health.failed(self._identity, monotonic()):
-            self._parts.metrics.count("ejections_total", (self._identity,))
-
-    def _count_failure(self, failure: Failure) -> None:
-        assert self._endpoint is not None
-        parts, identity = self._parts, self._identity
-        parts.metrics.count("host_failures_total", (self._endpoint.name, identity, failure.value))
-        if failure is Failure.REFUSED:
-            if parts.health.refused(identity, monotonic()):
-                parts.metrics.count("ejections_total", (identity,))
-        elif self._head is None and self._collected is None:
-            self._note_failure()
 
     def _release(self) -> None:
         if self._held:

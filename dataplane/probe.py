@@ -23,6 +23,9 @@ class _Ping:
     def host_body(self, data: bytes) -> None:
         pass
 
+    def host_pause(self) -> None:
+        pass
+
     def host_done(self) -> None:
         self._finish(False)
 

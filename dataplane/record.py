@@ -1,11 +1,14 @@
-"""What is noted of a finished request: its metrics and its line in the access log."""
+"""What is noted of a request: its host's failures, and at its end its metrics and its line in the access log."""
 
 from dataclasses import dataclass
+from time import monotonic
 
 from contract.routing_table import Strategy
 from dataplane.access_log import AccessLog, Line
+from dataplane.host import Failure
 from dataplane.metrics import Metrics
 from dataplane.routing.admission import Outcome
+from dataplane.state.health import Health
 
 _OUTCOMES = {outcome: outcome.name.lower() for outcome in Outcome}
 
@@ -33,6 +36,24 @@ class Finished:
     failure: str
     reason: str
     client: str
+
+
+def failure(
+    metrics: Metrics, health: Health, endpoint: str, identity: str, failed: Failure, *, before_answer: bool
+) -> None:
+    """Count a failed exchange, against the instance's health unless its answer had begun."""
+    metrics.count("host_failures_total", (endpoint, identity, failed.value))
+    if failed is Failure.REFUSED:
+        if health.refused(identity, monotonic()):
+            metrics.count("ejections_total", (identity,))
+    elif before_answer:
+        failed_answer(metrics, health, identity)
+
+
+def failed_answer(metrics: Metrics, health: Health, identity: str) -> None:
+    """Count an exchange without a good answer (5xx, or none) against the instance's health."""
+    if health.failed(identity, monotonic()):
+        metrics.count("ejections_total", (identity,))
 
 
 def note(metrics: Metrics, log: AccessLog, done: Finished) -> None:

@@ -24,6 +24,9 @@ class Exchange(Protocol):
 
     def host_head(self, status: int, headers: Headers) -> None: ...
     def host_body(self, data: bytes) -> None: ...
+    def host_pause(self) -> None:
+        """All that came with one read of the socket was handed on."""
+
     def host_done(self) -> None: ...
     def host_failed(self, failure: Failure, reason: str) -> None: ...
 
@@ -146,6 +149,8 @@ class HostConnection(asyncio.BufferedProtocol):
                 self._fail(self._by_progress(Failure.MALFORMED), f"not an HTTP answer: {cause or error}")
         if self._complete:
             self._end()
+        elif self._exchange is not None:
+            self._exchange.host_pause()
 
     def eof_received(self) -> bool:
         return False

@@ -73,7 +73,7 @@ class ClientConnection(asyncio.Protocol):
     """One client. ``deadline`` is when the worker's sweep calls ``overdue``: idle, slow to send, or lingering."""
 
     __slots__ = (
-        "_ahead_bytes", "_body", "_body_bytes", "_discarding", "_head_bytes", "_parser", "_queue", "_reading",
+        "_ahead_bytes", "_body", "_body_bytes", "_discarding", "_head_bytes", "_out", "_parser", "_queue", "_reading",
         "_reading_paused", "_refusal", "_responder", "_service", "_transport", "busy", "chunked", "deadline",
         "framed", "head_sent", "peer", "request",
     )  # fmt: skip
@@ -87,6 +87,7 @@ class ClientConnection(asyncio.Protocol):
         self._body_bytes = 0
         self._head_bytes = 0
         self._ahead_bytes = 0
+        self._out: list[bytes] = []
         self._queue: deque[Request] = deque()
         self._responder: Responder | None = None
         self._reading_paused = False
@@ -210,11 +211,16 @@ class ClientConnection(asyncio.Protocol):
     def respond(self, status: int, headers: bytes, body: bytes) -> None:
         """Send a whole answer. ``headers`` are complete lines; framing is added here."""
         data = b"%b%bcontent-length: %d\r\n%b\r\n" % (status_line(status), headers, len(body), self._connection_line())
-        self._write(data if self.request is not None and self.request.method == b"HEAD" else data + body)
+        self._out.append(data)
+        if self.request is None or self.request.method != b"HEAD":
+            self._out.append(body)
         self.finish()
 
     def start(self, status: int, headers: bytes, content_length: int | None) -> None:
-        """Send the head of an answer whose body follows through ``send`` and ``finish``, or fails through ``abort``."""
+        """Send the head of an answer whose body follows through ``send`` and ``finish``, or fails through ``abort``.
+
+        Head and parts leave with the next ``flush``, which ``finish`` and ``abort`` do by themselves.
+        """
         assert self.request is not None
         self.head_sent = True
         if status in (204, 304):
@@ -228,16 +234,23 @@ class ClientConnection(asyncio.Protocol):
             # An HTTP/1.0 client knows no chunks: the end of the connection ends the body.
             self.request.keep_alive = self.framed = False
             framing = b""
-        self._write(b"%b%b%b%b\r\n" % (status_line(status), headers, framing, self._connection_line()))
+        self._out.append(b"%b%b%b%b\r\n" % (status_line(status), headers, framing, self._connection_line()))
 
     def send(self, data: bytes) -> None:
         """Send a part of the body; not empty."""
-        self._write(chunk(data) if self.chunked else data)
+        self._out.append(chunk(data) if self.chunked else data)
+
+    def flush(self) -> None:
+        """Write what was sent since the last time: one system call for all that came of one read of the host."""
+        out, self._out = self._out, []
+        if self._transport is not None and out:
+            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
 
     def finish(self) -> None:
         """End the answer and go on with the next request."""
         if self.chunked:
-            self._write(LAST_CHUNK)
+            self._out.append(LAST_CHUNK)
+        self.flush()
         request, self.request = self.request, None
         self._responder = None
         self.busy = self.chunked = self.head_sent = False
@@ -250,6 +263,7 @@ class ClientConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Break off an answer whose head was sent, in a way that the client sees."""
+        self.flush()
         self._responder = None
         self.busy = False
         if self._transport is not None:
@@ -342,11 +356,7 @@ class ClientConnection(asyncio.Protocol):
         self._refusal = None
         self._discarding = True
         self._reading = None
-        self._write(answer)
-        if self._transport is not None and self._transport.can_write_eof():
+        self._transport.write(answer)
+        if self._transport.can_write_eof():
             self._transport.write_eof()
         self.deadline = self._service.loop.time() + LINGER_SECONDS
-
-    def _write(self, data: bytes) -> None:
-        if self._transport is not None:
-            self._transport.write(data)
