@@ -243,11 +243,13 @@ def test_many_prefixes_leave_nothing_behind(plane: DataPlane, fleet: Fleet) -> N
     with plane.client() as client:
         for number in range(1_000):
             invoke(client, deployed, prefix(number, 2_000))
+        fleet.expect_idle(2.0)
         keys = fleet.stage.routes.redis.dbsize()
         worker = plane.pids()[-1]
         before = _rss(worker)
         for number in range(1_000, 4_000):
             invoke(client, deployed, prefix(number, 2_000))
+        fleet.expect_idle(2.0)
         assert fleet.stage.routes.redis.dbsize() <= keys
         assert _rss(worker) - before < 3 * 2**20
 
