@@ -55,14 +55,14 @@ def test_what_a_dead_control_plane_could_not_finish_fails_or_rolls_back(
     own_stack.start_plane()
     user = User(own_stack, scope)
     steady, dead, gone = hosts.make(3)
-    dead.ping = LOADING
-    gone.die()
+    dead.ping = gone.ping = LOADING
     serving = user.deploy("serving", [steady], prefix_aware())
     config = user.describe(serving)["EndpointConfigName"]
     with Traffic(own_stack, serving, rate=40) as traffic:
         created = user.endpoint("new", user.config("c", user.model("m", [dead]), 1), wait=False)
         user.update(serving, user.config("u", user.model("um", [gone]), 1), wait=False)
-        wait_until(lambda: dead.pings != [])
+        wait_until(lambda: dead.pings != [] and gone.pings != [])
+        gone.die()
         own_stack.control.kill()
         traffic.wait_for(10)
         own_stack.control.start()

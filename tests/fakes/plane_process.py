@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import httpx
 
-from tests.fakes.raw_client import RawClient
+from tests.fakes.raw_client import ConnectionEnded, RawClient
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,7 +94,7 @@ class PlaneProcess:
         try:
             with self.client() as client:
                 return client.request(path, method="GET").status
-        except OSError:
+        except (OSError, ConnectionEnded):
             return 0
 
     @property
