@@ -19,7 +19,7 @@ from controlplane.api.app import build_app
 from controlplane.store.session import Database
 from migrations import runner
 from tests.controlplane.api.stubs import served
-from tests.controlplane.conftest import ACCOUNT, REGION
+from tests.controlplane.stage import ACCOUNT, REGION
 from tests.services import PrivateServer
 
 VARIANT = {"VariantName": "v1", "ModelName": "m", "InitialInstanceCount": 1}
