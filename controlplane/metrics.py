@@ -49,7 +49,7 @@ def render(
         *_tasks(tasks),
     ):
         lines += [f"# HELP warmroute_{name} {about}", f"# TYPE warmroute_{name} {kind}"]
-        lines += [f"warmroute_{name}{_labels(labels)} {value:g}" for labels, value in samples]
+        lines += [f"warmroute_{name}{_labels(labels)} {_number(value)}" for labels, value in samples]
     return "\n".join(lines) + "\n"
 
 
@@ -124,6 +124,10 @@ def _tasks(tasks: Mapping[str, TaskCounts]) -> Iterator[Family]:
         "1 while a background task's last run failed; the log says why.",
         [(name, state.failing_for is not None) for name, state in labelled],
     )
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else f"{value:.6f}"
 
 
 def _labels(labels: Mapping[str, str]) -> str:

@@ -3,6 +3,7 @@
 The lock matters: numbers from a sequence could commit out of order, and a late lower one would never be published.
 """
 
+import logging
 import time
 from datetime import UTC, datetime
 
@@ -14,6 +15,8 @@ from controlplane.store.fleet import EndpointRows, Fleet
 from controlplane.store.notices import notify
 from controlplane.store.session import Database, one_snapshot
 from controlplane.store.tables import EndpointVariant
+
+log = logging.getLogger(__name__)
 
 _INTERVAL_SECONDS = 1.0
 """Bounds how long Redis is without a table that it lost."""
@@ -36,6 +39,11 @@ class PublishRoutes:
         # Before the lock: whatever Redis holds now was committed earlier, so the row must be as new.
         held = await self._redis.held()
         epoch, generation, table = await self._number(held)
+        if held is not None and held[0] != epoch:
+            log.warning(
+                "Redis held the routing table of another database; it is replaced. If this comes again, control planes "
+                "with different databases share this Redis: give each database a Redis of its own"
+            )
         if held != (epoch, generation):
             await self._redis.publish(epoch, generation, table)
         self.generation, self.published_at = generation, time.time()

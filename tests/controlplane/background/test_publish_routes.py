@@ -188,12 +188,16 @@ async def test_a_database_restored_from_a_backup_overtakes_what_workers_have(
     assert [each.name for each in table.endpoints] == ["e"]
 
 
-async def test_another_databases_table_is_replaced(call: Call, replica: Replica, redis: redis_library.Redis) -> None:
+async def test_another_databases_table_is_replaced_and_told(
+    call: Call, replica: Replica, redis: redis_library.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
     redis.hset(redis_keys.ROUTES, mapping={"epoch": "theirs", "generation": "1000", "table": b"x"})
     await serving(call, replica)
     table = table_in(redis)
     assert table is not None
     assert table.generation < 1000
+    told = [record.message for record in caplog.records if "another database" in record.message]
+    assert len(told) == 1
 
 
 async def test_publishers_at_once_number_every_change_once(
