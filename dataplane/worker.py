@@ -16,7 +16,6 @@ from collections import Counter
 from pathlib import Path
 
 import uvloop
-from redis.asyncio import Redis
 
 from contract.settings import Settings, load, require
 from dataplane.access_log import AccessLog
@@ -31,6 +30,7 @@ from dataplane.state.budget import RetryBudget
 from dataplane.state.health import Health
 from dataplane.state.inflight import InFlight
 from dataplane.state.link import State
+from dataplane.state.redis_client import RedisClient
 from dataplane.state.routes import RouteWatcher
 from dataplane.wire.pool import Pool
 from dataplane.wire.server import ClientConnection
@@ -84,7 +84,7 @@ class Worker:
             settings.store_budget_seconds,
             _Observer(self.metrics),
         )
-        self.client = Redis.from_url(url, socket_timeout=2, socket_connect_timeout=2, health_check_interval=10)
+        self.client = RedisClient(url)
         self.routes = RouteWatcher(
             self.client, identity, settings.resync_seconds, settings.lease_seconds, directory, self._applied
         )

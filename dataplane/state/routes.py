@@ -8,11 +8,12 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol
 
-from redis.asyncio import Redis
+from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
 
 from contract import redis_keys
@@ -34,12 +35,20 @@ CANCELS_MAX = 5
 """redis-py may take a cancellation for a time-out of its own, and go on; so it is said again."""
 
 
+class Client(Protocol):
+    """What a watcher asks of its client; state.redis_client has it for one server and for a cluster."""
+
+    async def hmget(self, key: str, fields: list[str], /) -> list[bytes | None]: ...
+    async def eval(self, script: str, keys_count: int, /, *keys_and_arguments: Any) -> Any: ...
+    def pubsub(self) -> AbstractAsyncContextManager[PubSub]: ...
+
+
 class RouteWatcher:
     """Keeps ``current`` as new as Redis allows. ``applied`` is called after each swap."""
 
     def __init__(
         self,
-        client: "Redis",
+        client: Client,
         worker: str,
         resync_seconds: float,
         lease_seconds: float,
@@ -105,7 +114,7 @@ class RouteWatcher:
                 await self._report()
 
     async def _get(self, *fields: str) -> list[bytes | None]:
-        return await cast("Awaitable[list[bytes | None]]", self._client.hmget(redis_keys.ROUTES, list(fields)))
+        return await self._client.hmget(redis_keys.ROUTES, list(fields))
 
     def _is_news(self, epoch: str, generation: int) -> bool:
         if self.current is None:
