@@ -85,8 +85,7 @@ def test_a_longer_chunked_body_is_refused_when_it_passes_the_limit(quick_plane: 
 def test_refusing_large_bodies_costs_no_memory(quick_plane: DataPlane, fleet: Fleet) -> None:
     """C43: 20 callers send 6 MiB too much each."""
     fleet.deploy(1)
-    worker = quick_plane.pids()[-1]
-    before = rss(worker)
+    before = quick_plane.worker_bytes()
 
     def send() -> None:
         with quick_plane.client() as client:
@@ -101,13 +100,7 @@ def test_refusing_large_bodies_costs_no_memory(quick_plane: DataPlane, fleet: Fl
         thread.start()
     for thread in threads:
         thread.join()
-    assert rss(worker) - before < 40 * 2**20
-
-
-def rss(pid: int) -> int:
-    """Return the resident bytes of a process."""
-    with open(f"/proc/{pid}/statm") as file:
-        return int(file.read().split()[1]) * 4_096
+    assert quick_plane.worker_bytes() - before < 40 * 2**20
 
 
 def test_a_chat_with_a_large_image_passes(plane: DataPlane, fleet: Fleet) -> None:

@@ -245,15 +245,9 @@ def test_many_prefixes_leave_nothing_behind(plane: DataPlane, fleet: Fleet) -> N
             invoke(client, deployed, prefix(number, 2_000))
         fleet.expect_idle(2.0)
         keys = fleet.stage.routes.redis.dbsize()
-        worker = plane.pids()[-1]
-        before = _rss(worker)
-        for number in range(1_000, 4_000):
+        before = plane.worker_bytes()
+        for number in range(800, 2_800):
             invoke(client, deployed, prefix(number, 2_000))
         fleet.expect_idle(2.0)
         assert fleet.stage.routes.redis.dbsize() <= keys
-        assert _rss(worker) - before < 3 * 2**20
-
-
-def _rss(pid: int) -> int:
-    with open(f"/proc/{pid}/statm") as file:
-        return int(file.read().split()[1]) * 4_096
+        assert plane.worker_bytes() - before < 3 * 2**20

@@ -129,6 +129,11 @@ class PlaneProcess:
                     found.append(int(entry.name))
         return sorted(found)
 
+    def worker_bytes(self) -> int:
+        """Return the resident memory of the process that was started last."""
+        pages = Path(f"/proc/{self.pids()[-1]}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the parent."""
         assert self.process is not None
