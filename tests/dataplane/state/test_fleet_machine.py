@@ -251,5 +251,5 @@ def test_counts_survive_whatever_happens(redis_url: str) -> None:
     # Shrinking takes minutes: add Phase.shrink to look into a failure.
     phases = (Phase.explicit, Phase.reuse, Phase.generate)
     run_state_machine_as_test(
-        Fleet, settings=settings(max_examples=80, stateful_step_count=40, deadline=None, phases=phases)
+        Fleet, settings=settings(max_examples=50, stateful_step_count=40, deadline=None, phases=phases)
     )
