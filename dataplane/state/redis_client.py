@@ -4,6 +4,7 @@ Which of the two it is, is asked when a connection is first made, so that a work
 raise RedisError or OSError. What changes here: ``_client``, set once it is known.
 """
 
+import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable
@@ -14,6 +15,7 @@ from redis.asyncio.client import PubSub
 from redis.asyncio.connection import parse_url
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisClusterException, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 _LIMITS: dict[str, Any] = {"socket_timeout": 2.0, "socket_connect_timeout": 2.0, "health_check_interval": 10}
 """Seconds: for an answer, for a connection, and how long one may idle before it is tried before its use."""
@@ -47,6 +49,7 @@ class RedisClient:
                     await subscriber.aclose()
 
     async def aclose(self) -> None:
+        """Close all connections; a later call opens new ones."""
         if self._client is not None:
             await self._client.aclose()
 
@@ -58,7 +61,13 @@ class RedisClient:
             yield self._client
         except RedisClusterException as error:
             # No RedisError, unlike everything else of the kind: no node is reachable, or none serves the slot.
+            await self.aclose()
             raise RedisConnectionError(str(error)) from error
+        except (RedisConnectionError, RedisTimeoutError, OSError, asyncio.CancelledError):
+            # Other connections may be as dead as this one, and the slot may be another node's by now: the next call
+            # opens a new connection, and asks the nodes of a cluster anew.
+            await self.aclose()
+            raise
 
     def _on_one_node(self, cluster: RedisCluster) -> Redis:
         node = random.choice(cluster.get_nodes())  # noqa: S311 - another one each time a node was dead

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import sys
 from collections.abc import Callable, Collection
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -17,7 +18,7 @@ from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
 
 from contract import redis_keys
-from contract.routing_table import RoutingTable, UnreadableTable, decode, encode
+from contract.routing_table import RoutingTable, decode, encode
 from dataplane.routing.routes import Routes
 
 logger = logging.getLogger(__name__)
@@ -31,6 +32,8 @@ _WITHDRAW = "redis.call('ZREM', KEYS[1], ARGV[1]) redis.call('HDEL', KEYS[2], AR
 """In the clock of Redis, so that the workers' own clocks do not matter."""
 
 FILE = "routing-table"
+_LOOK_SECONDS = (0.5, 2.0)
+"""At least, so that a distant Redis can answer; at most, since a live one does."""
 CANCELS_MAX = 5
 """redis-py may take a cancellation for a time-out of its own, and go on; so it is said again."""
 
@@ -63,6 +66,9 @@ class RouteWatcher:
         self._applied = applied
         self._tasks: list[asyncio.Task[None]] = []
         self._reachable = True
+        self._unusable = ""
+        # A third of the resync time until the look, a quarter for a dead connection, the rest for a new one.
+        self._look_seconds = max(_LOOK_SECONDS[0], min(resync_seconds / 4, _LOOK_SECONDS[1]))
         self._wake = asyncio.Event()
         self.current: Routes | None = None
 
@@ -91,27 +97,45 @@ class RouteWatcher:
     async def _look(self) -> None:
         """Read the table if it is another than the current one."""
         try:
-            async with asyncio.timeout(min(2.0, self._resync_seconds)):
-                epoch, generation = await self._get("epoch", "generation")
-                if epoch is None or not self._is_news(epoch.decode(), int(generation or 0)):
-                    self._note_reachable(True)
-                    return
-                (data,) = await self._get("table")
-            self._note_reachable(True)
-            if data is None:
-                return
-            table = decode(data)
+            table = await self._newer()
+            routes = Routes(table) if table is not None else None
         except (RedisError, OSError, TimeoutError) as error:
             self._note_reachable(False, error)
-        except UnreadableTable as error:
-            logger.error(
-                "The routing table in Redis cannot be read (%s); keeping the one in use. Upgrade this worker", error
-            )
-        else:
-            if self._is_news(table.epoch, table.generation):
-                self._apply(table)
-                self._write_file(table)
-                await self._report()
+            return
+        except ValueError as error:
+            self._note_reachable(True)
+            self._note_unusable(str(error))
+            return
+        self._note_reachable(True)
+        self._note_unusable("")
+        if table is not None and routes is not None:
+            self._apply(routes)
+            self._write_file(table)
+            await self._report()
+
+    async def _newer(self) -> RoutingTable | None:
+        """Return the table in Redis if it is newer than ours. Raises RedisError, OSError, TimeoutError, ValueError.
+
+        The first attempt may meet a connection that is dead without being closed; the second one has a new one.
+        """
+        for is_last in (False, True):
+            try:
+                async with asyncio.timeout(self._look_seconds):
+                    return await self._read()
+            except (RedisError, OSError, TimeoutError):
+                if is_last:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def _read(self) -> RoutingTable | None:
+        epoch, generation = await self._get("epoch", "generation")
+        if epoch is None or not self._is_news(epoch.decode(errors="replace"), _number(generation)):
+            return None
+        (data,) = await self._get("table")
+        if data is None:
+            return None
+        table = decode(data)
+        return table if self._is_news(table.epoch, table.generation) else None
 
     async def _get(self, *fields: str) -> list[bytes | None]:
         return await self._client.hmget(redis_keys.ROUTES, list(fields))
@@ -122,18 +146,19 @@ class RouteWatcher:
         table = self.current.table
         return epoch != table.epoch or generation > table.generation
 
-    def _apply(self, table: RoutingTable) -> None:
-        self.current = Routes(table)
+    def _apply(self, routes: Routes) -> None:
+        self.current = routes
+        table = routes.table
         logger.info("Serving routing table %d with %d endpoints", table.generation, len(table.endpoints))
-        self._applied(self.current)
+        self._applied(routes)
 
     # --- background --------------------------------------------------------------------------------------------------
 
     async def _resync(self) -> None:
-        """Look on each wake-up, and twice per resync time without one."""
+        """Look on each wake-up, and often enough without one that a look may fail within the resync time."""
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._resync_seconds / 2):
+                async with asyncio.timeout(self._resync_seconds / 3):
                     await self._wake.wait()
             self._wake.clear()
             await self._look()
@@ -179,20 +204,29 @@ class RouteWatcher:
                 reason = str(error) or type(error).__name__
                 logger.warning("Routing tables cannot be read from Redis (%s); serving the last one", reason)
 
+    def _note_unusable(self, why: str) -> None:
+        if why and why != self._unusable:
+            logger.error(
+                "The routing table in Redis cannot be read (%s); keeping the one in use. Upgrade this worker, or see "
+                "what the control plane publishes",
+                why,
+            )
+        self._unusable = why
+
     # --- disk --------------------------------------------------------------------------------------------------------
 
     def _read_file(self) -> None:
         if self._file is None:
             return
         try:
-            table = decode(self._file.read_bytes())
+            routes = Routes(decode(self._file.read_bytes()))
         except FileNotFoundError:
             return
-        except (OSError, UnreadableTable) as error:
+        except (OSError, ValueError) as error:
             logger.warning("The last routing table in %s cannot be used: %s", self._file, error)
             return
         logger.warning("Redis has no routing table; serving the last one from %s", self._file)
-        self._apply(table)
+        self._apply(routes)
 
     def _write_file(self, table: RoutingTable) -> None:
         if self._file is None:
@@ -203,3 +237,8 @@ class RouteWatcher:
             partial.replace(self._file)
         except OSError as error:
             logger.warning("The routing table cannot be kept in %s: %s", self._file, error)
+
+
+def _number(text: bytes | None) -> int:
+    """Return a generation; for what is none, one that makes us read the table itself."""
+    return int(text) if text is not None and text.isdigit() else sys.maxsize
