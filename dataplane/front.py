@@ -77,12 +77,8 @@ class Front:
     def _whole(self, target: bytes, fault: Fault, message: str) -> bytes:
         status, headers, body = self._answer(target, fault, message)
         self._count(Door.UNKNOWN, status)
-        return b"%b%bcontent-length: %d\r\nconnection: close\r\n\r\n%b" % (
-            status_line(status),
-            headers,
-            len(body),
-            body,
-        )
+        lines = headers + _ids(self._new_id())
+        return b"%b%bcontent-length: %d\r\nconnection: close\r\n\r\n%b" % (status_line(status), lines, len(body), body)
 
     def _answer(self, target: bytes, fault: Fault, message: str, param: str | None = None) -> Answer:
         if is_openai(target):
@@ -128,10 +124,8 @@ class Front:
         else:
             call = self._chat.read(request, None)
             if call.endpoint_name not in routes.endpoints:
-                shown = call.endpoint_name[:64]
-                raise Refused(
-                    faults.MODEL_UNKNOWN, f"The model '{shown}' does not exist: no endpoint has this name.", "model"
-                )
+                said = f"The model '{call.endpoint_name[:64]}' does not exist: no endpoint has this name."
+                raise Refused(faults.MODEL_UNKNOWN, said, "model")
         exchange = Exchange(self._parts, connection, request, call, request_id)
         exchange.begin(routes)
         return exchange
@@ -143,11 +137,7 @@ class Front:
         if door is Door.READY:
             return self._ready(routes)
         if door is Door.METRICS:
-            return (
-                200,
-                b"content-type: text/plain; version=0.0.4; charset=utf-8\r\n",
-                self._parts.metrics.text().encode(),
-            )
+            return 200, _PROMETHEUS, self._parts.metrics.text().encode()
         if door is Door.MODELS:
             if routes is None:
                 raise Refused(faults.UNAVAILABLE, "This worker has no routing table yet.")

@@ -116,6 +116,8 @@ class Worker:
     async def drain(self, hurry: asyncio.Event) -> None:
         """Take no more, let requests finish within the limit (or until ``hurry``), end the rest in their API's form."""
         self.front.draining = True
+        # Whoever waits in the listener's queue is let in before it closes: closing would reset them.
+        await asyncio.sleep(DRAIN_TURN_SECONDS)
         for server in self._servers:
             server.close()
         deadline = self.loop.time() + self.settings.drain_seconds
