@@ -178,7 +178,7 @@ def test_settings_can_be_printed_without_giving_a_password_away() -> None:
 
 def test_a_child_is_given_what_was_given() -> None:
     given_all = {"WARMROUTE_WORKERS": "3", "WARMROUTE_LEASE_SECONDS": "7"}
-    settings = load({**given_all, "HOME": "/root"})
+    settings = load({**given_all, "HOME": "/srv/app"})
     assert settings.environ == given_all
     assert load(settings.environ) == settings
 
