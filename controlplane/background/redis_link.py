@@ -1,5 +1,6 @@
 """The control plane's connection to Redis, one server or a cluster, and the two scripts it runs there."""
 
+import asyncio
 from collections.abc import Awaitable
 from typing import Any, cast
 
@@ -46,6 +47,7 @@ class RedisLink:
     def __init__(self, url: str) -> None:
         self._url = url
         self._client: Redis | RedisCluster | None = None
+        self._connecting = asyncio.Lock()
 
     async def held(self) -> tuple[str, int] | None:
         """Return epoch and generation of the table that Redis holds."""
@@ -75,18 +77,19 @@ class RedisLink:
         return await client.eval(script, keys, *arguments)
 
     async def _connected(self) -> Redis | RedisCluster:
-        if self._client is None:
-            single = Redis.from_url(self._url, socket_timeout=_SECONDS, socket_connect_timeout=_SECONDS)
-            try:
-                clustered = (await single.info("cluster")).get("cluster_enabled")
-            except BaseException:
-                await single.aclose()
-                raise
-            if clustered:
-                await single.aclose()
-                self._client = RedisCluster.from_url(
-                    self._url, socket_timeout=_SECONDS, socket_connect_timeout=_SECONDS
-                )
-            else:
-                self._client = single
-        return self._client
+        async with self._connecting:
+            if self._client is None:
+                self._client = await self._connect()
+            return self._client
+
+    async def _connect(self) -> Redis | RedisCluster:
+        single = Redis.from_url(self._url, socket_timeout=_SECONDS, socket_connect_timeout=_SECONDS)
+        try:
+            clustered = (await single.info("cluster")).get("cluster_enabled")
+        except BaseException:
+            await single.aclose()
+            raise
+        if not clustered:
+            return single
+        await single.aclose()
+        return RedisCluster.from_url(self._url, socket_timeout=_SECONDS, socket_connect_timeout=_SECONDS)

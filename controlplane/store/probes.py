@@ -15,13 +15,16 @@ _CLAIM_MAX = 500
 
 @dataclass(frozen=True)
 class Target:
+    """A probe that one replica has claimed. ``claimed_until`` stands in its row until the result does."""
+
     host_id: int
     path: str
     base_url: str
+    claimed_until: datetime
 
 
-async def claim_due(session: AsyncSession, now: datetime, next_at: datetime) -> list[Target]:
-    """Take the probes that are due, at most 500, each for one replica; they are due again at ``next_at``."""
+async def claim_due(session: AsyncSession, now: datetime, until: datetime) -> list[Target]:
+    """Take the probes that are due, at most 500, each for one replica; without a result they are due at ``until``."""
     due = (
         select(col(HostHealth.host_id), col(HostHealth.path))
         .where(col(HostHealth.next_probe_at) <= now)
@@ -34,29 +37,30 @@ async def claim_due(session: AsyncSession, now: datetime, next_at: datetime) -> 
         return []
     key = tuple_(col(HostHealth.host_id), col(HostHealth.path))
     query = update(HostHealth).where(key.in_(keys), col(Host.id) == col(HostHealth.host_id))
-    taken = query.values(next_probe_at=next_at).returning(
+    taken = query.values(next_probe_at=until).returning(
         col(HostHealth.host_id), col(HostHealth.path), col(Host.base_url)
     )
     rows = (await session.execute(taken, execution_options={"synchronize_session": False})).all()
-    return [Target(*row) for row in rows]
+    return [Target(host_id, path, base_url, until) for host_id, path, base_url in rows]
 
 
 async def lock_probed(session: AsyncSession, targets: Sequence[Target]) -> list[tuple[HostHealth, Target, bool]]:
-    """Return the rows of these targets that still stand for the same URL, held, and whether the host is claimed."""
+    """Return the rows whose claim still stands, held, and whether the host waits to serve.
+
+    A host that was released, or moved to another URL, since its probe was claimed has another due time by now.
+    """
     by_key = {(target.host_id, target.path): target for target in targets}
-    key = tuple_(col(HostHealth.host_id), col(HostHealth.path))
+    key = tuple_(col(HostHealth.host_id), col(HostHealth.path), col(HostHealth.next_probe_at))
     query = (
-        select(HostHealth, col(Host.base_url), col(Binding.pending_variant))
-        .join(Host, col(Host.id) == col(HostHealth.host_id))
+        select(HostHealth, col(Binding.pending_variant))
         .join(Binding, col(Binding.host_id) == col(HostHealth.host_id))
-        .where(key.in_(list(by_key)))
+        .where(key.in_([(target.host_id, target.path, target.claimed_until) for target in targets]))
         .order_by(col(HostHealth.host_id), col(HostHealth.path))
         .with_for_update(of=HostHealth)
     )
     return [
         (health, by_key[health.host_id, health.path], claimed is not None)
-        for health, base_url, claimed in (await session.execute(query)).all()
-        if base_url == by_key[health.host_id, health.path].base_url
+        for health, claimed in (await session.execute(query)).all()
     ]
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import redis as redis_library
+from sqlalchemy import text
 
 from contract import redis_keys
 from contract.routing_table import RoutingTable, decode
@@ -110,6 +111,24 @@ async def wait_for(call: Call, name: str, status: str | None, limit_seconds: flo
 
     await wait_until_async(reached, limit_seconds, f"endpoint {name} is {status}")
     return await call("DescribeEndpoint", EndpointName=name) if status else {}
+
+
+async def errors_of(database: Database, *needed: str) -> None:
+    """Wait until the probes of hosts have found these errors, as parts of them."""
+
+    async def found() -> bool:
+        async with database.transaction() as session:
+            errors = (await session.execute(text("SELECT error FROM host_health WHERE error IS NOT NULL"))).scalars()
+            told = " ".join(errors)
+            return all(each in told for each in needed)
+
+    await wait_until_async(found, 15, f"probes found {needed}")
+
+
+async def end_of_patience(database: Database) -> None:
+    """Make it as if the running deployments had begun an hour ago."""
+    async with database.transaction() as session:
+        await session.execute(text("UPDATE deployment SET started_at = started_at - interval '1 hour'"))
 
 
 async def create_model(call: Call, name: str, *urls: str, **environment: str) -> None:

@@ -118,12 +118,12 @@ async def test_what_no_wait_would_mend_ends_the_start_at_once(migrated_url: str)
     assert time.monotonic() - started < main._DATABASE_SECONDS
 
 
-async def test_a_newer_schema_ends_the_start_and_stays(migrated_url: str) -> None:
-    with psycopg.connect(migrated_url) as connection:
+async def test_a_newer_schema_ends_the_start_and_stays(migrated_copy_url: str) -> None:
+    with psycopg.connect(migrated_copy_url) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    told = await failed_start(migrated_url)
+    told = await failed_start(migrated_copy_url)
     assert told.startswith("the database schema (revision 9999) is newer than this build")
-    with psycopg.connect(migrated_url) as connection:
+    with psycopg.connect(migrated_copy_url) as connection:
         assert connection.execute("SELECT version_num FROM alembic_version").fetchone() == ("9999",)
 
 

@@ -62,7 +62,7 @@ async def listening(url: str) -> None:
             query = "SELECT 1 FROM pg_stat_activity WHERE query LIKE %s AND pid <> pg_backend_pid()"
             return connection.execute(query, (f"LISTEN%{CHANNEL}%",)).fetchone() is not None
 
-    await wait_until_async(listens, what="driver listens")
+    await wait_until_async(listens, 30, "driver listens")
 
 
 async def test_a_task_runs_at_once_and_by_its_timer(database: Database) -> None:

@@ -1,5 +1,7 @@
 """The link to Redis: late, lost, and a cluster."""
 
+import asyncio
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -48,6 +50,14 @@ async def test_a_redis_that_is_away_is_an_error_and_then_a_connection(private_re
     server.start()
     assert await link.workers() == {}
     await link.close()
+
+
+async def test_those_who_use_it_first_at_once_share_one_client(redis: redis_library.Redis, redis_url: str) -> None:
+    link = RedisLink(redis_url)
+    await asyncio.gather(*(link.held() for _ in range(5)), *(link.workers() for _ in range(5)))
+    # A second client would be left behind unclosed, which is a warning and so an error here.
+    await link.close()
+    gc.collect()
 
 
 async def test_a_cluster_is_found_out(private_redis: Callable[..., Any]) -> None:

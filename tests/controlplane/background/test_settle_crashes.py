@@ -7,20 +7,18 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import redis as redis_library
-from sqlalchemy import select, text
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from controlplane.background.driver import Driver
 from controlplane.background.probe_hosts import ProbeHosts
 from controlplane.snapshot import Limits
 from controlplane.store.session import Database
-from controlplane.store.tables import Binding, Endpoint, HostHealth
 from tests.controlplane.stage import (
     Call,
     Replica,
     create_config,
     create_model,
-    status_of,
     table_in,
     wait_for,
 )
@@ -57,63 +55,59 @@ class MortalDatabase(Database):
 
 
 class Lives:
-    """Runs one whole life of an endpoint after the other in one database, with replicas that die on the way."""
+    """Runs one whole life of an endpoint after the other, with replicas that die on the way."""
 
     def __init__(self, database: Database, redis_url: str, call: Call) -> None:
         self.database = database
         self.redis_url = redis_url
         self.call = call
-        self.numbers = itertools.count()
+
+    async def prepare(self) -> None:
+        """Two configurations whose pools share one host, so that an update keeps it and swaps the other."""
+        for name, numbers in (("a", (1, 2)), ("b", (2, 3))):
+            await create_model(self.call, name, *(f"http://10.0.0.{number}:8000" for number in numbers))
+            await create_config(self.call, name, {"ModelName": name, "InitialInstanceCount": 2})
 
     async def live(self, mortal: Database, publishing: Database) -> None:
         """Create, update, delete; the first replica sees the database through these two."""
-        number = next(self.numbers)
-        name, model, other = f"e{number}", f"m{number}", f"n{number}"
-        urls = [f"http://10.{number // 250}.{number % 250}.{host}:8000" for host in range(1, 5)]
-        await create_model(self.call, model, *urls[:2])
-        await create_model(self.call, other, *urls[1:])
-        await create_config(self.call, f"c{number}", {"ModelName": model, "InitialInstanceCount": 2})
-        await create_config(self.call, f"d{number}", {"ModelName": other, "InitialInstanceCount": 2})
         replica = Replica(mortal, self.redis_url, LIMITS, publishing)
         try:
-            await self.call("CreateEndpoint", EndpointName=name, EndpointConfigName=f"c{number}")
-            replica = await self.turn_until(replica, name, "InService")
-            await self.call("UpdateEndpoint", EndpointName=name, EndpointConfigName=f"d{number}")
-            replica = await self.turn_until(replica, name, "InService")
-            assert await self.hosts_of(name) == 2
-            await self.call("DeleteEndpoint", EndpointName=name)
-            replica = await self.turn_until(replica, name, None)
-            assert await self.leftovers() == 0
+            await self.call("CreateEndpoint", EndpointName="e", EndpointConfigName="a")
+            replica = await self.turn_until(replica, "InService")
+            await self.call("UpdateEndpoint", EndpointName="e", EndpointConfigName="b")
+            replica = await self.turn_until(replica, "InService")
+            assert await self.count("binding") == await self.count("host_health") == 2
+            await self.call("DeleteEndpoint", EndpointName="e")
+            replica = await self.turn_until(replica, None)
+            for table in ("binding", "host_health", "deployment", "endpoint_variant"):
+                assert await self.count(table) == 0
         finally:
             await replica.close()
 
-    async def turn_until(self, replica: Replica, name: str, status: str | None) -> Replica:
+    async def turn_until(self, replica: Replica, wanted: str | None) -> Replica:
         for _ in range(TURNS_MAX):
             try:
                 await replica.turn()
             except Killed:
                 await replica.close()
                 replica = Replica(self.database, self.redis_url, LIMITS)
-            if await status_of(self.call, name) == status:
-                return replica
             async with self.database.transaction() as session:
+                status = (await session.execute(text("SELECT status FROM endpoint"))).scalar_one_or_none()
+                if status == wanted:
+                    return replica
                 await session.execute(text("UPDATE host_health SET healthy = true"))
-        raise AssertionError(f"{name} is not {status} but {await status_of(self.call, name)}")
+        raise AssertionError(f"the endpoint is not {wanted} but {status}")
 
-    async def hosts_of(self, name: str) -> int:
+    async def count(self, table: str) -> int:
         async with self.database.transaction() as session:
-            query = select(Binding).join(Endpoint, Endpoint.id == Binding.endpoint_id).where(Endpoint.name == name)  # type: ignore[arg-type]
-            return len((await session.execute(query)).all())
-
-    async def leftovers(self) -> int:
-        async with self.database.transaction() as session:
-            return sum([len((await session.execute(select(table))).all()) for table in (Binding, HostHealth, Endpoint)])
+            return int((await session.execute(text(f"SELECT count(*) FROM {table}"))).scalar_one())
 
 
 async def test_a_control_plane_may_die_at_any_point_of_an_endpoints_life(
     database: Database, redis: redis_library.Redis, redis_url: str, call: Call
 ) -> None:
     lives = Lives(database, redis_url, call)
+    await lives.prepare()
     everything, publishing = MortalDatabase(database.url), MortalDatabase(database.url)
     await lives.live(everything, publishing)
     settled, published = everything.writes, publishing.writes

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 import redis as redis_library
 from sqlalchemy import select, text
 
@@ -19,6 +18,8 @@ from tests.controlplane.stage import (
     counts,
     create_config,
     create_model,
+    end_of_patience,
+    errors_of,
     in_service,
     report,
     status_of,
@@ -30,7 +31,6 @@ from tests.fakes.model_host import Hosts, ModelHost
 from tests.waiting import wait_until_async
 
 SICK = Answer(status=503)
-SHORT = Limits(provision_seconds=3.0, eject_seconds=0.3)
 
 
 def instances(table: RoutingTable | None, name: str = "e") -> dict[str, bool]:
@@ -54,7 +54,6 @@ async def bound(database: Database) -> int:
         return len((await session.execute(select(Binding))).all())
 
 
-@pytest.mark.parametrize("limits", [SHORT])
 async def test_hosts_that_never_answer_fail_the_creation_and_are_free_again(
     call: Call, hosts: Hosts, plane: Driver, database: Database, redis: redis_library.Redis
 ) -> None:
@@ -64,6 +63,8 @@ async def test_hosts_that_never_answer_fail_the_creation_and_are_free_again(
     await create_model(call, "m", dead.url, sick.url)
     await create_config(call, "c1", {"InitialInstanceCount": 2})
     await call("CreateEndpoint", EndpointName="e", EndpointConfigName="c1")
+    await errors_of(database, "no connection", "answered 503")
+    await end_of_patience(database)
     found = await wait_for(call, "e", "Failed")
     reason = found["FailureReason"]
     assert reason.startswith("The primary container for production variant v did not pass the ping health check.")
@@ -104,7 +105,6 @@ async def test_a_healthy_spare_takes_the_place_of_a_dead_host_while_creating(
     assert await bound(database) == 2
 
 
-@pytest.mark.parametrize("limits", [SHORT])
 async def test_a_failed_update_returns_to_the_old_configuration_which_served_throughout(
     call: Call, hosts: Hosts, plane: Driver, redis: redis_library.Redis, database: Database
 ) -> None:
@@ -116,7 +116,9 @@ async def test_a_failed_update_returns_to_the_old_configuration_which_served_thr
     new.refuse()
     await create_config(call, "c2", {"ModelName": "m2"})
     await call("UpdateEndpoint", EndpointName="e", EndpointConfigName="c2")
-    await wait_for(call, "e", "Updating")
+    await errors_of(database, "no connection")
+    assert await status_of(call, "e") == "Updating"
+    await end_of_patience(database)
     found = await wait_for(call, "e", "InService")
     assert found["EndpointConfigName"] == "c1"
     assert found["FailureReason"].startswith("The primary container for production variant v did not pass")

@@ -1,11 +1,20 @@
 """What DescribeEndpoint tells while something is under way."""
 
-import pytest
 import redis as redis_library
 
 from controlplane.background.driver import Driver
-from controlplane.snapshot import Limits
-from tests.controlplane.stage import Call, counts, create_config, in_service, report, table_in, variant_of, wait_for
+from controlplane.store.session import Database
+from tests.controlplane.stage import (
+    Call,
+    counts,
+    create_config,
+    end_of_patience,
+    in_service,
+    report,
+    table_in,
+    variant_of,
+    wait_for,
+)
 from tests.fakes.model_host import Hosts
 from tests.waiting import wait_until_async
 
@@ -94,8 +103,7 @@ async def test_an_update_shows_the_old_configuration_until_the_new_one_serves(
     assert kept < {instance.number for instance in after.variants[0].instances}
 
 
-@pytest.mark.parametrize("limits", [Limits(provision_seconds=3.0, eject_seconds=0.3)])
-async def test_what_a_weight_call_waits_for_is_told(call: Call, model: None, plane: Driver) -> None:
+async def test_what_a_weight_call_waits_for_is_told(call: Call, model: None, plane: Driver, database: Database) -> None:
     await in_service(call, {"InitialInstanceCount": 1})
     desired = [{"VariantName": "v", "DesiredInstanceCount": 9}]
     await call("UpdateEndpointWeightsAndCapacities", EndpointName="e", DesiredWeightsAndCapacities=desired)
@@ -106,6 +114,7 @@ async def test_what_a_weight_call_waits_for_is_told(call: Call, model: None, pla
         return "can give 4 of the 9 hosts needed" in status.get("StatusMessage", "")
 
     await wait_until_async(told)
+    await end_of_patience(database)
     found = await wait_for(call, "e", "InService")
     assert counts(found) == (1.0, 1.0, 1, 1)
     assert "can give 4 of the 9 hosts needed" in found["FailureReason"]

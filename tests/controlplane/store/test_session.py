@@ -117,8 +117,8 @@ async def test_a_frozen_database_is_given_up_within_five_seconds(private_postgre
     await database.dispose()
 
 
-async def test_tables_may_change_under_load(migrated_url: str) -> None:
-    database = Database(migrated_url)
+async def test_tables_may_change_under_load(migrated_copy_url: str) -> None:
+    database = Database(migrated_copy_url)
     stop = asyncio.Event()
     rounds = 0
 
@@ -139,7 +139,7 @@ async def test_tables_may_change_under_load(migrated_url: str) -> None:
     running = [asyncio.create_task(load(number)) for number in range(4)]
 
     def alter() -> None:
-        with psycopg.connect(migrated_url, autocommit=True) as connection:
+        with psycopg.connect(migrated_copy_url, autocommit=True) as connection:
             for number in range(5):
                 connection.execute(f"ALTER TABLE host ADD COLUMN extra{number} int")
                 with connection.transaction():
