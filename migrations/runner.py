@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,11 @@ from controlplane.store.session import Database, outages
 log = logging.getLogger(__name__)
 
 LOCK = 0x7761726D726F7574
-"""Key of the advisory lock, "warmrout" in ASCII. Of the session: it is free again as soon as its holder dies."""
+"""Key of the advisory lock, "warmrout" in ASCII. Of the session: it is free again as soon as its holder dies.
+
+That needs a connection to Postgres itself: a pooler in transaction mode keeps the session. Without a migration to apply
+no lock is taken, so planes may start through such a pooler once ``warmroute migrate`` has run without it.
+"""
 _POLL_SECONDS = 0.1
 
 
@@ -31,36 +36,33 @@ async def upgrade(url: str) -> None:
 
     Raises SchemaIsNewer, having changed nothing, and ServiceUnavailable if the database is away.
     """
-    await _run(url, _upgrade)
+    async with _connected(url) as connection:
+        if await connection.run_sync(_pending):
+            async with _locked(connection):
+                if await connection.run_sync(_pending):
+                    await connection.run_sync(lambda sync: command.upgrade(_config(sync), "head"))
+                    log.info("the database's schema is now at its latest revision")
 
 
 async def run(url: str, action: Callable[[Config], Any]) -> None:
     """Run one of Alembic's commands on the database at ``url``, under the same lock: ``lambda c: command.check(c)``."""
-
-    async def locked(connection: AsyncConnection) -> None:
+    async with _connected(url) as connection, _locked(connection):
         await connection.run_sync(lambda sync: action(_config(sync)))
 
-    await _run(url, locked)
 
-
-async def _run(url: str, action: Callable[[AsyncConnection], Any]) -> None:
+@asynccontextmanager
+async def _connected(url: str) -> AsyncIterator[AsyncConnection]:
     database = Database(url, pool_size=1)
     try:
         with outages():
             async with database.engine.connect() as connection:
-                await _lock(connection)
-                await action(connection)
+                yield connection
     finally:
         await database.dispose()
 
 
-async def _upgrade(connection: AsyncConnection) -> None:
-    if await connection.run_sync(_pending):
-        await connection.run_sync(lambda sync: command.upgrade(_config(sync), "head"))
-        log.info("database schema is at its latest revision")
-
-
-async def _lock(connection: AsyncConnection) -> None:
+@asynccontextmanager
+async def _locked(connection: AsyncConnection) -> AsyncIterator[None]:
     """Take the lock by trying: a statement that waits would hold a snapshot, which concurrent index builds wait for."""
     waiting = False
     while not await connection.scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": LOCK}):
@@ -70,6 +72,9 @@ async def _lock(connection: AsyncConnection) -> None:
         waiting = True
         await asyncio.sleep(_POLL_SECONDS)
     await connection.commit()
+    yield
+    if not await connection.scalar(text("SELECT pg_advisory_unlock(:key)"), {"key": LOCK}):
+        log.warning("the migration lock was lost: migrate over a direct connection, not through a connection pooler")
 
 
 def _pending(connection: Connection) -> bool:

@@ -156,6 +156,13 @@ def test_a_migration_waits_for_another_and_a_killed_one_frees_the_way(database_u
     assert rows(database_url, "SELECT count(*) FROM endpoint") == [(0,)]
 
 
+def test_the_lock_is_given_back_and_not_needed_when_there_is_nothing_to_do(database_url: str) -> None:
+    upgrade(database_url)
+    assert rows(database_url, "SELECT 1 FROM pg_locks WHERE locktype = 'advisory'") == []
+    with holding_the_lock(database_url):
+        upgrade(database_url)
+
+
 def test_a_newer_schema_is_refused_and_left_as_it_is(database_url: str) -> None:
     upgrade(database_url)
     with psycopg.connect(database_url) as connection:
