@@ -11,12 +11,10 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-import hiredis
-
 from dataplane.routing.admission import Outcome
 from dataplane.state import store
 from dataplane.state.ledger import Admit, Granted, Ledger, grant
-from dataplane.state.link import GIVE_UP_SECONDS, Link, State
+from dataplane.state.link import AGAIN_SECONDS, GIVE_UP_SECONDS, REDIRECTS_MAX, Link, State
 from dataplane.state.topology import Topology
 
 logger = logging.getLogger(__name__)
@@ -105,14 +103,13 @@ class InFlight:
         return max((link.state for link in links), key=list(State).index)
 
     async def start(self) -> None:
-        """Try to connect once, then keep the connections and the leases in the background."""
-        link = self._links[self._seed]
-        try:
-            await link.connect()
-        except (OSError, hiredis.HiredisError) as error:
-            reason = str(error) or type(error).__name__
-            logger.warning("Redis is not reachable (%s); routing on local counts until it is", reason)
-        link.keep_connected()
+        """Try to connect once, to each node of a cluster, then keep the connections and the leases."""
+        seed = self._links[self._seed]
+        seed.keep_connected()
+        await seed.tried.wait()
+        if seed.trouble:
+            logger.warning("Redis is not reachable (%s); routing on local counts until it is", seed.trouble)
+        await asyncio.gather(*(link.tried.wait() for link in list(self._links.values())))
         self._tasks = [asyncio.create_task(self._renew()), asyncio.create_task(self._watch_topology())]
 
     async def stop(self) -> None:
@@ -152,6 +149,7 @@ class InFlight:
         if reply[0] != _DONE:
             return False
         sent, ledger.sent = ledger.sent or [], None
+        ledger.refusals, ledger.asked_at = 0, None
         if reply[1]:
             self._observer.corrected(reply[1])
         granted: list[tuple[Admit, int, Outcome]] = []
@@ -186,16 +184,33 @@ class InFlight:
         if not asking:
             self._places[ledger] = link
             link.ask_topology()
+        if link.state is State.UP and ledger.refusals <= REDIRECTS_MAX:
+            if asking:
+                link.send(ledger, asking=True)
+            else:
+                link.plan(ledger)
+            return
+        if link.tried.is_set():
+            ledger.decide_waiting()
+        else:
+            # A node just heard of is connected to within the budget, or else.
+            self._loop.call_later(self._budget_seconds, self._decide_unless_up, ledger, link)
+        self._loop.call_later(AGAIN_SECONDS, self._places[ledger].plan, ledger)
+
+    def _decide_unless_up(self, ledger: Ledger, link: Link) -> None:
         if link.state is not State.UP:
             ledger.decide_waiting()
-        elif asking:
-            link.send(ledger, asking=True)
-        else:
-            link.plan(ledger)
 
     def topology(self, link: Link, slots: list[Any] | None) -> None:
-        """Take what a node says of the cluster; ledgers whose slot moved restate at their new node."""
-        self._topology = Topology.read(link.address, slots) if slots is not None else None
+        """Take what a node says of the cluster; ledgers whose slot moved restate at their new node.
+
+        ``slots``: None outside a cluster, empty from a node that knows nothing of its cluster (yet).
+        """
+        if slots:
+            self._topology = Topology.read(link.address, slots)
+            # Connected before they are needed, so that an endpoint's first request is counted exactly, too.
+            for address in self._topology.nodes:
+                self._grow(address)
         for ledger, place in list(self._places.items()):
             node = self._link_for(ledger)
             if node is not place and ledger.sent is None:

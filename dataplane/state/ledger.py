@@ -45,12 +45,14 @@ class Ledger:
     """See the module. ``sent`` is the one call on its way: the admits in it, or None."""
 
     __slots__ = (
+        "asked_at",
         "deltas",
         "held",
         "keys",
         "live_workers",
         "others",
         "queue",
+        "refusals",
         "renew",
         "restate",
         "sent",
@@ -71,6 +73,10 @@ class Ledger:
         self.queue: list[Admit] = []
         self.sent: list[Admit] | None = None
         self.sent_at = 0.0
+        self.refusals = 0
+        """Calls in a row that a node did not run."""
+        self.asked_at: float | None = None
+        """When the first of the calls was sent that what waits was in; None when nothing waits."""
         self.used_at = now
         self.renew = True
         self.restate = True
@@ -105,6 +111,8 @@ class Ledger:
         admits = [[a.threshold, a.dice, 0 if a.everything else 1, *a.numbers] for a in self.queue]
         self.sent, self.queue, self.deltas = self.queue, [], {}
         self.sent_at = now
+        if self.asked_at is None:
+            self.asked_at = now
         renew, self.renew, self.restate = 1 if self.renew or self.restate else 0, False, False
         return _encode([worker, sequence, lease_ms, renew, held, deltas, admits])
 
@@ -117,6 +125,7 @@ class Ledger:
     def decide_waiting(self) -> None:
         """Decide everything that waits, also in the call on the way, without the store."""
         queue, self.queue = self.queue, []
+        self.asked_at = None
         for admit in [*(self.sent or ()), *queue]:
             if admit.granted is not None:
                 self.decide_alone(admit)

@@ -23,8 +23,16 @@ GIVE_UP_SECONDS = 1.0
 """A call without an answer for so long means the connection is dead. Until then a late answer is still put to use."""
 BACKOFF_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0)
 CONNECT_SECONDS = 1.0
+STEADY_SECONDS = 5.0
+"""A connection, or a state, that lasted so long starts the waits from the beginning."""
+SLOW_SECONDS = (0.0, 0.1, 0.5, 1.0, 5.0)
+"""How long a node is taken for slow at least; longer each time that it turns slow again soon after. The first time, an
+answer that came late ends it; later ones must come within the budget. A node that is always too slow is not waited for
+again and again, and one whose answers come now and then too late does not fill the log."""
 AGAIN_SECONDS = 0.01
 """Before a call is repeated that met a slot on its way to another node."""
+REDIRECTS_MAX = 4
+"""In a row and at once; nodes that send a call in circles do not agree yet on who serves the slot."""
 
 
 class State(StrEnum):
@@ -56,9 +64,17 @@ class Link:
         self.state = State.DOWN
         self._budget_seconds = budget_seconds
         self._owner = owner
+        self.tried = asyncio.Event()
+        """Set after the first attempt to connect; ``trouble`` says why it failed."""
+        self.trouble = ""
         self._connection: store.Connection | None = None
+        self._lost_again = asyncio.Event()
         self._unsent: dict[Ledger, None] = {}
-        self._watch_planned = False
+        self._watch_at: float | None = None
+        self._on_trial = False
+        """The node did not run the script when last asked; until it does it is not up, connected or not."""
+        self._since = 0.0
+        self._falls = 0
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
         self._closing = False
@@ -69,19 +85,8 @@ class Link:
 
     # --- life --------------------------------------------------------------------------------------------------------
 
-    async def connect(self) -> None:
-        """Connect once. Raises OSError or hiredis.HiredisError."""
-        if self._connection is not None:
-            return
-        self._connection, slots = await store.connect(self.address, self._lost, CONNECT_SECONDS)
-        self._change_state(State.UP)
-        self._owner.topology(self, slots)
-        for ledger in self._owner.ledgers_of(self):
-            ledger.restate = True
-            self.plan(ledger)
-
     def keep_connected(self) -> None:
-        """Connect anew whenever the connection is lost, from now on."""
+        """Connect now, and anew whenever the connection is lost."""
         if self._task is None:
             self._task = self._loop.create_task(self._stay_connected())
 
@@ -105,15 +110,35 @@ class Link:
     async def _stay_connected(self) -> None:
         attempt = 0
         while True:
-            await asyncio.sleep(BACKOFF_SECONDS[min(attempt, len(BACKOFF_SECONDS) - 1)])
-            if self._connection is not None:
-                attempt = 0
-                continue
-            attempt += 1
+            began = self._loop.time()
             try:
-                await self.connect()
+                await self._connect()
             except (OSError, hiredis.HiredisError) as error:
-                logger.debug("Redis at %s: %s", self.address.name, error or type(error).__name__)
+                self.trouble = str(error) or type(error).__name__
+                for ledger in self._owner.ledgers_of(self):
+                    ledger.decide_waiting()
+                logger.debug("Redis at %s: %s", self.address.name, self.trouble)
+            self.tried.set()
+            if self._connection is not None:
+                await self._lost_again.wait()
+                if self._loop.time() - began > STEADY_SECONDS:
+                    attempt = 0
+            await asyncio.sleep(BACKOFF_SECONDS[min(attempt, len(BACKOFF_SECONDS) - 1)])
+            attempt += 1
+
+    async def _connect(self) -> None:
+        self._lost_again.clear()
+        self._connection, slots = await store.connect(self.address, self._lost, CONNECT_SECONDS)
+        self.trouble = ""
+        if not self._on_trial:
+            self._change_state(State.UP)
+        self._owner.topology(self, slots)
+        for ledger in self._owner.ledgers_of(self):
+            ledger.restate = True
+            if self._on_trial:
+                self.send(ledger)
+            else:
+                self.plan(ledger)
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
@@ -138,14 +163,12 @@ class Link:
         if asking:
             self._connection.command(b"ASKING", reply=_ignore)
         self._connection.run_script(ledger.keys, argument, lambda reply: self._answered(ledger, reply))
-        if not self._watch_planned:
-            self._watch_planned = True
-            self._loop.call_later(self._budget_seconds, self._watch)
+        if self._watch_at is None:
+            self._watch_after(self._budget_seconds)
 
     def _answered(self, ledger: Ledger, reply: Any) -> None:
         if isinstance(reply, list) and self._owner.entered(ledger, reply):
-            if self.state is State.SLOW and not self._overdue():
-                self._change_state(State.UP)
+            self._ran_the_script(ledger)
             if ledger.has_news:
                 self.plan(ledger)
             return
@@ -158,8 +181,21 @@ class Link:
         else:
             ledger.decide_waiting()
 
+    def _ran_the_script(self, ledger: Ledger) -> None:
+        self._on_trial = False
+        if self.state is State.UP or self._overdue():
+            return
+        now = self._loop.time()
+        was_late = now - ledger.sent_at > self._budget_seconds
+        is_early = now - self._since < SLOW_SECONDS[min(self._falls, len(SLOW_SECONDS)) - 1]
+        if self._falls <= 1 or not (was_late or is_early):
+            self._change_state(State.UP)
+
     def _refused(self, ledger: Ledger, said: str) -> None:
         """The script did not run. A slot that has moved is followed; anything else is this node's trouble."""
+        ledger.refusals += 1
+        if ledger.asked_at is not None and self._loop.time() - ledger.asked_at > self._budget_seconds - AGAIN_SECONDS:
+            ledger.decide_waiting()
         word, *rest = said.split(" ")
         if word == "MOVED":
             self._owner.redirected(ledger, self.address.at(rest[1]), asking=False)
@@ -169,7 +205,13 @@ class Link:
             self._loop.call_later(AGAIN_SECONDS, self.plan, ledger)
         else:
             ledger.decide_waiting()
-            logger.error("Redis at %s did not run the admission script (%s); connecting anew", self.address.name, said)
+            if not self._on_trial:
+                logger.error(
+                    "Redis at %s did not run the admission script (%s); connecting anew until it does",
+                    self.address.name,
+                    said,
+                )
+            self._on_trial = True
             if self._connection is not None:
                 self._connection.close()
 
@@ -180,13 +222,22 @@ class Link:
         late = self._loop.time() - self._budget_seconds + 0.001
         return [x for x in self._owner.ledgers_of(self) if x.sent is not None and x.sent_at <= late]
 
-    def _watch(self) -> None:
+    def _watch_after(self, seconds: float) -> None:
+        self._watch_at = self._loop.time() + seconds
+        self._loop.call_later(seconds, self._watch)
+
+    def _watch(self, *, is_late: bool = False) -> None:
         """Decide what waited past the budget; hang up on a connection that is dead."""
-        self._watch_planned = False
-        if self._connection is None:
+        if self._watch_at is None or self._connection is None:
+            self._watch_at = None
             return
+        if not is_late and self._loop.time() - self._watch_at > self._budget_seconds / 2:
+            # This worker was held up itself: what the node said meanwhile is read first.
+            self._loop.call_later(0.001, lambda: self._watch(is_late=True))
+            return
+        self._watch_at = None
         overdue = self._overdue()
-        if overdue:
+        if overdue and not self._on_trial:
             self._change_state(State.SLOW)
         for ledger in overdue:
             ledger.decide_waiting()
@@ -195,12 +246,12 @@ class Link:
             return
         sent = [x.sent_at for x in self._owner.ledgers_of(self) if x.sent is not None and x not in overdue]
         if sent or overdue:
-            self._watch_planned = True
             wait = min(sent) + self._budget_seconds - self._loop.time() if sent else self._budget_seconds
-            self._loop.call_later(max(wait, 0.001), self._watch)
+            self._watch_after(max(wait, 0.001))
 
     def _lost(self) -> None:
         self._connection = None
+        self._lost_again.set()
         self._unsent = {}
         self._change_state(State.DOWN)
         for ledger in self._owner.ledgers_of(self):
@@ -211,6 +262,10 @@ class Link:
         if state is self.state:
             return
         previous, self.state = self.state, state
+        now = self._loop.time()
+        if state is State.SLOW:
+            self._falls = 1 if previous is State.UP and now - self._since > STEADY_SECONDS else self._falls + 1
+        self._since = now
         self._owner.state_changed()
         if self._closing:
             return

@@ -164,7 +164,7 @@ async def _slots(connection: Connection) -> list[Any] | None:
     except hiredis.ReplyError:
         # Not a cluster, or one that hides it (a proxy in front, an ACL): one node serves everything.
         return None
-    return slots if isinstance(slots, list) and slots else None
+    return slots if isinstance(slots, list) else None
 
 
 async def _ask(connection: Connection, *words: str) -> Any:

@@ -91,11 +91,10 @@ def test_random_waits_for_no_answer_of_redis(fleet: Fleet, planes: list[DataPlan
         deployed, keyed = fleet.deploy(2, "RANDOM"), fleet.deploy(2)
         wait_until(lambda: plane.metric("warmroute_store_up") == 1)
         link.is_cut = True
-        with held([plane], deployed, [(deployed.invocations, b"x")]):
-            with held([plane], keyed, [(keyed.invocations, b"x")]):
-                assert counted(fleet, deployed) == counted(fleet, keyed) == {}
-                link.is_cut = False
-                wait_until(lambda: counted(fleet, deployed) == working(deployed) != {})
+        with held([plane], deployed, [(deployed.invocations, b"x")]), held([plane], keyed, [(keyed.invocations, b"x")]):
+            assert counted(fleet, deployed) == counted(fleet, keyed) == {}
+            link.is_cut = False
+            wait_until(lambda: counted(fleet, deployed) == working(deployed) != {})
         degraded = {x.name: plane.metric("warmroute_route_degraded_total", endpoint=x.name) for x in (deployed, keyed)}
         assert degraded == {deployed.name: 0, keyed.name: 1}
     finally:

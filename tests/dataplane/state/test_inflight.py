@@ -133,6 +133,7 @@ def test_a_request_sent_between_two_looks_at_the_clock_waits_no_longer(worker: W
     worker.loop.advance(BUDGET_SECONDS / 2)
     worker.deliver()
     worker.admit([1, 2], 4)
+    worker.loop.settle()
     worker.loop.advance(BUDGET_SECONDS + BUDGET_MARGIN_SECONDS / 2)
     assert worker.granted == [(1, Outcome.HOME, False), (1, Outcome.HOME, True)]
 

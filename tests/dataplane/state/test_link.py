@@ -1,5 +1,6 @@
 """What a link does with a node's refusals; its slowness and loss are tested in test_inflight."""
 
+import logging
 from collections.abc import Iterator
 
 import hiredis
@@ -141,3 +142,105 @@ def test_any_other_refusal_is_decided_alone_and_tried_anew(
     assert worker.wire.opened == 2
     worker.deliver()
     assert worker.store.load == {1: 1, 2: 1}
+
+
+def test_a_node_that_goes_on_refusing_is_tried_with_growing_waits_and_said_once(
+    worker: Worker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """C93: connecting works all the time, so only a script that ran makes the node up again."""
+    caplog.set_level(logging.INFO)
+    worker.observer.states.clear()
+    for _ in range(300):
+        worker.admit([2], 9)
+        for _ in range(10):
+            worker.loop.advance(0.01)
+            while worker.wire.calls:
+                refuse(worker, "OOM command not allowed when used memory > 'maxmemory'.")
+    assert worker.waiting == 0
+    assert worker.wire.opened < 40, "about once a second"
+    assert worker.observer.states == ["down"]
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
+    while worker.in_flight.state is not State.UP:
+        worker.loop.advance(0.01)
+        while worker.wire.calls:
+            worker.deliver()
+    assert worker.store.load == {1: 1, 2: 300}
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING", "INFO"]
+
+
+def test_a_node_that_is_always_too_slow_is_not_waited_for_again_and_again(
+    worker: Worker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its answers, 50 ms late, are put to use; requests stop waiting for them after the second time."""
+    caplog.set_level(logging.INFO)
+    waited = 0
+    for _ in range(200):
+        worker.admit([2], 99)
+        waited += worker.waiting
+        worker.loop.advance(0.05)
+        while worker.wire.calls:
+            worker.deliver()
+            worker.loop.advance(0.05)
+    assert waited == 2
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO", "WARNING"]
+    assert worker.store.load == {1: 1, 2: 200}
+    worker.loop.advance(5.0, step=0.05)
+    worker.admit([2], 99)
+    worker.loop.settle()
+    while worker.wire.calls:
+        worker.deliver()
+    assert worker.in_flight.state is State.UP, "an answer in time, after a while"
+
+
+def test_a_worker_that_was_held_up_itself_does_not_blame_the_node(worker: Worker) -> None:
+    """SIGSTOP and SIGCONT of the worker: the answer is there, and is read before the clock is looked at."""
+    worker.observer.states.clear()
+    worker.admit([2], 9)
+    worker.loop.settle()
+    worker.loop.now += 60
+    worker.loop.settle()
+    worker.deliver()
+    worker.loop.advance(0.1)
+    assert worker.granted == [(2, Outcome.HOME, False)]
+    assert worker.observer.states == []
+    assert worker.wire.opened == 1
+
+
+def test_a_node_just_heard_of_is_connected_to_before_anything_is_decided(worker: Worker) -> None:
+    """A new primary after a failover: the first request that follows it there is counted exactly."""
+    worker.admit([2], 9)
+    worker.loop.settle()
+    refuse(worker, "MOVED 1 b:2")
+    worker.deliver(other_node(worker))
+    assert worker.granted == [(2, Outcome.HOME, False)]
+    assert worker.store.load == {1: 1, 2: 1}
+
+
+def test_nodes_that_send_a_call_in_circles_are_not_asked_without_pause(worker: Worker) -> None:
+    """Right after a failover nodes may each take the other for the slot's primary."""
+    connect_other(worker)
+    worker.admit([2], 9)
+    worker.loop.settle()
+    worker.wire.commands.clear()
+    for _ in range(1_000):
+        if worker.wire.calls:
+            refuse(worker, "MOVED 1 b:2")
+        elif other_node(worker).calls:
+            refuse(worker, "MOVED 1 a:1", other_node(worker))
+        else:
+            worker.loop.advance(AGAIN_SECONDS / 5)
+    assert worker.granted == [(2, Outcome.HOME, True)]
+    assert worker.wire.commands.count("EVALSHA") < 200
+
+
+def test_a_node_that_left_the_cluster_does_not_make_it_forgotten(worker: Worker) -> None:
+    """It answers that nobody serves any slot, which says nothing of the others."""
+    worker.wire.slots = [[0, 16_383, [b"b", 2]]]
+    worker.wire.lose()
+    worker.loop.advance(0.2)
+    other_node(worker).calls.clear()
+    worker.wire.slots = []
+    worker.wire.lose()
+    worker.loop.advance(0.5)
+    assert worker.wire.opened == 3
+    assert not worker.wire.calls

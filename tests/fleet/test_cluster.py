@@ -1,0 +1,167 @@
+"""A Redis Cluster of three primaries: exact over its nodes, while slots move and when a primary dies."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from contract import redis_keys
+from tests.dataplane_e2e.stage import Deployed, Fleet, Stage, chat_body, invoke, prefix
+from tests.fakes.data_plane import DataPlane
+from tests.fakes.model_host import HostThread
+from tests.fakes.routes import endpoint
+from tests.fleet.cluster import Cluster, ClusterRoutes, Move, Node
+from tests.fleet.load import Load, Shot, p95
+from tests.fleet.stage import LEASE_SECONDS, SETTINGS, counted, held, wait_true
+from tests.waiting import wait_until
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three primaries, each with a replica."""
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"), replicas=3)
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture(scope="module")
+def stage(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    stage = Stage(cluster.url, tmp_path_factory.mktemp("stage"), ClusterRoutes(cluster))
+    yield stage
+    stage.close()
+
+
+@pytest.fixture(scope="module")
+def planes(stage: Stage) -> list[DataPlane]:
+    return [stage.start(settings=SETTINGS) for _ in range(2)]
+
+
+def deploy_at(fleet: Fleet, cluster: Cluster, node: Node, **given: int) -> Deployed:
+    """Deploy an endpoint of three hosts whose counts this primary keeps."""
+    hosts = fleet.hosts.make(3)
+    found = endpoint(f"e{len(fleet.deployed)}-{fleet.digest}", fleet.variant(hosts, **given), id=cluster.id_at(node))
+    deployed = Deployed(found, hosts)
+    fleet.deployed.append(deployed)
+    fleet.stage.routes.put(found)
+    fleet.stage.settle()
+    return deployed
+
+
+def home_of(plane: DataPlane, deployed: Deployed) -> str:
+    with plane.client() as client:
+        return invoke(client, deployed, prefix(0))
+
+
+def expect_exact(fleet: Fleet, planes: list[DataPlane], deployed: Deployed, home: str, threshold: int) -> None:
+    """Check that 12 requests of one key over all planes put exactly the threshold on their home."""
+    wait_until(lambda: not counted(fleet, deployed))
+    with held(planes, deployed, [(deployed.invocations, prefix(0))] * 12):
+        assert deployed.busy()[home] == threshold
+        wait_true(fleet, deployed, 1.0)
+
+
+def test_endpoints_spread_over_the_nodes_and_each_is_exact(
+    cluster: Cluster, planes: list[DataPlane], fleet: Fleet
+) -> None:
+    """One endpoint on each primary: its keys are there, and the threshold holds over both workers."""
+    for node in cluster.primaries:
+        deployed = deploy_at(fleet, cluster, node, threshold=4)
+        home = home_of(planes[0], deployed)
+        for _ in range(10):
+            expect_exact(fleet, planes, deployed, home, 4)
+        assert node.command("EXISTS", redis_keys.leases_key(deployed.endpoint.id)) == 1
+    assert [plane.metric("warmroute_store_up") for plane in planes] == [1, 1]
+
+
+def test_a_slot_on_its_way_to_another_node_loses_no_request(
+    cluster: Cluster, planes: list[DataPlane], fleet: Fleet, hosts_thread: HostThread
+) -> None:
+    """Resharding with requests open and coming: MOVED, ASK and torn keys fail nothing; then exact on the target."""
+    source, target = cluster.primaries[:2]
+    deployed = deploy_at(fleet, cluster, source, threshold=4)
+    home = home_of(planes[0], deployed)
+    move = Move(cluster, redis_keys.load_key(deployed.endpoint.id), target)
+    shots = [Shot(deployed.invocations, prefix(0)), Shot(deployed.chat, chat_body("x" * 99))]
+    with held(planes, deployed, [(deployed.invocations, prefix(0))] * 2):
+        load = Load(hosts_thread, planes, shots, rate=100)
+        with load.running():
+            load.wait(20)
+            move.begin()
+            load.wait(20)
+            # Key by key: in between, each call meets keys on both sides.
+            while move.migrate(1):
+                load.wait(10)
+            load.wait(20)
+            move.end()
+            load.wait(40)
+        assert load.failed() == []
+        wait_true(fleet, deployed, LEASE_SECONDS)
+    assert cluster.primary_of(redis_keys.load_key(deployed.endpoint.id)) is target
+    for _ in range(5):
+        expect_exact(fleet, planes, deployed, home, 4)
+    assert [plane.metric("warmroute_store_up") for plane in planes] == [1, 1]
+
+
+def test_a_slot_that_stays_on_its_way_keeps_nobody_waiting(
+    cluster: Cluster, planes: list[DataPlane], fleet: Fleet, hosts_thread: HostThread
+) -> None:
+    """A resharding that was broken off: no call of the script can run, requests are decided without it."""
+    source, target = cluster.primaries[:2]
+    deployed = deploy_at(fleet, cluster, source, threshold=4)
+    home = home_of(planes[0], deployed)
+    move = Move(cluster, redis_keys.load_key(deployed.endpoint.id), target)
+    with held(planes, deployed, [(deployed.invocations, prefix(0))] * 2):
+        move.begin()
+        move.migrate(1)
+        load = Load(hosts_thread, planes, [Shot(deployed.invocations, prefix(0))], rate=50)
+        with load.running():
+            load.wait(50)
+        assert load.failed() == []
+        assert p95([result.seconds for result in load.results]) < 0.25
+        assert {result.host for result in load.results} == {home}
+        while move.migrate():
+            pass
+        move.end()
+        wait_true(fleet, deployed, LEASE_SECONDS)
+    expect_exact(fleet, planes, deployed, home, 4)
+
+
+def test_the_death_of_a_primary_fails_no_request(
+    cluster: Cluster, planes: list[DataPlane], fleet: Fleet, hosts_thread: HostThread
+) -> None:
+    """C91: kill -9 of the primary that keeps the routes and an endpoint's counts, under load, with streams open.
+
+    Requests go on, keys stay at home, new routes arrive, and it is exact again after the failover; then the dead node
+    comes back as a replica, and takes over again when the operator says so.
+    """
+    victim = cluster.primary_of(redis_keys.ROUTES)
+    other = next(node for node in cluster.primaries if node is not victim)
+    hit, spared = deploy_at(fleet, cluster, victim, threshold=8), deploy_at(fleet, cluster, other, threshold=8)
+    home = home_of(planes[0], hit)
+    shots = [Shot(hit.invocations, prefix(0)), Shot(spared.invocations, prefix(0))]
+    at = [len(plane.output) for plane in planes]
+    with held(planes, hit, [(hit.invocations, prefix(0))] * 4):
+        load = Load(hosts_thread, planes, shots, rate=60)
+        with load.running():
+            load.wait(20)
+            victim.kill()
+            cluster.wait_well()
+            wait_until(lambda: all(plane.metric("warmroute_store_up") == 1 for plane in planes), 10)
+            wait_true(fleet, hit, LEASE_SECONDS + 1)
+            load.wait(20)
+        assert load.failed() == []
+        assert {result.host for result in load.results if result.shot is shots[0]} == {home}
+        wait_true(fleet, hit, LEASE_SECONDS)
+        again = deploy_at(fleet, cluster, other, threshold=4)
+        expect_exact(fleet, planes, again, home_of(planes[0], again), 4)
+    for deployed in (hit, spared):
+        expect_exact(fleet, planes, deployed, home_of(planes[0], deployed), 8)
+    victim.start()
+    cluster.wait_well()
+    victim.command("CLUSTER FAILOVER")
+    wait_until(lambda: cluster.primary_of(redis_keys.ROUTES) is victim)
+    cluster.wait_well()
+    wait_until(lambda: all(plane.metric("warmroute_store_up") == 1 for plane in planes), 10)
+    expect_exact(fleet, planes, hit, home, 8)
+    for plane, before in zip(planes, at, strict=True):
+        about = [line for line in plane.output[before:].splitlines() if "Redis" in line]
+        assert 0 < len(about) < 20, "\n".join(about)
