@@ -19,7 +19,7 @@ from controlplane.store.notices import CHANNEL
 
 log = logging.getLogger(__name__)
 
-_PAUSE_SECONDS = 0.01
+_PAUSE_SECONDS = 0.02
 """Between two runs of a task: notices that come close together are one."""
 _BACKOFF_SECONDS = (0.1, 0.3, 1.0, 3.0)
 """Before the next run after so many failures in a row; the last one stands for all further ones."""

@@ -26,6 +26,8 @@ TIMEOUT_SECONDS = 2.0
 """A host that takes longer to answer a ping is of no use to a caller either."""
 CLAIMED_SECONDS = 0.5
 """Between probes of a host that an endpoint waits for."""
+_UNDER_WAY_MAX = 500
+"""Probes at a time; each takes a file descriptor, of which a process has 1,024 by default."""
 _LOOK_SECONDS = 1.0
 _SOON_SECONDS = 0.02
 _BUDGET_SECONDS = 10.0
@@ -44,8 +46,9 @@ class ProbeHosts:
             trust_env=False,
             follow_redirects=False,
             timeout=TIMEOUT_SECONDS,
-            # No connection is kept: whether a new one can be made is part of the question.
-            limits=httpx.Limits(max_connections=200, max_keepalive_connections=0),
+            # No connection is kept: whether a new one can be made is part of the question. Nor is one waited for here:
+            # a host must not pass for silent because others are.
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
         )
         self.under_way: set[asyncio.Task[None]] = set()
         self._results: list[tuple[Target, str | None]] = []
@@ -54,7 +57,8 @@ class ProbeHosts:
         await self._store()
         now = datetime.now(UTC)
         async with self._database.transaction(budget_seconds=_BUDGET_SECONDS) as session:
-            targets = await probes.claim_due(session, now, now + timedelta(seconds=TIMEOUT_SECONDS + 1))
+            limit = _UNDER_WAY_MAX - len(self.under_way)
+            targets = await probes.claim_due(session, now, now + timedelta(seconds=TIMEOUT_SECONDS + 1), limit)
             due = await probes.next_due(session)
         for target in targets:
             task = asyncio.create_task(self._probe(target), name=f"probe {target.base_url}")

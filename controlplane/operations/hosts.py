@@ -46,7 +46,7 @@ async def register_model_host(context: Context, request: RegisterModelHostInput)
             "BaseUrl",
             f'{url} is in use under HostName "{user.identity}"; register it under that name, or deregister that first',
         )
-    host = await hosts.put_host(context.session, identity, url, context.now)
+    host, moved = await hosts.put_host(context.session, identity, url, context.now)
     expires_at = context.now + timedelta(seconds=request.TtlSeconds) if request.TtlSeconds is not None else None
     await hosts.put_member(
         context.session,
@@ -59,7 +59,9 @@ async def register_model_host(context: Context, request: RegisterModelHostInput)
             expires_at=expires_at,
         ),
     )
-    await notify(context.session)
+    # A renewal changes nothing for anybody, and every host sends one every few seconds.
+    if moved or known is None or (known.expires_at is not None and known.expires_at <= context.now):
+        await notify(context.session)
     return RegisterModelHostOutput(ModelName=model.name, HostName=identity, BaseUrl=url, ExpiresAt=expires_at)
 
 

@@ -50,7 +50,7 @@ async def _add_static_hosts(context: Context, model: Model, urls: tuple[str, ...
             raise ValidationException(
                 failures_message([Failure((*container, "Environment", HOSTS_VARIABLE), constraint)])
             )
-        host = await hosts.put_host(context.session, url, url, context.now)
+        host, _ = await hosts.put_host(context.session, url, url, context.now)
         await hosts.put_member(
             context.session,
             ModelHost(model_id=model.id, host_id=host.id, source="Environment", registered_at=context.now),

@@ -128,9 +128,10 @@ async def forget_health(session: AsyncSession, host_ids: Iterable[int], now: dat
         )
         .correlate(HostHealth)
     )
-    await _change(session, delete(HostHealth).where(col(HostHealth.host_id).in_(ids), ~wanted.exists()))
+    # Hosts before their health, as registrations do: in the other order the two could wait for each other.
     free = ~select(1).where(col(Binding.host_id) == col(Host.id)).exists()
     await _change(session, update(Host).where(col(Host.id).in_(ids), free).values(seen_at=now))
+    await _change(session, delete(HostHealth).where(col(HostHealth.host_id).in_(ids), ~wanted.exists()))
 
 
 async def _change(session: AsyncSession, statement: Update | Delete) -> None:

@@ -33,14 +33,16 @@ async def lock_pools(session: AsyncSession) -> None:
     await session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
 
 
-async def put_host(session: AsyncSession, identity: str, base_url: str, now: datetime) -> Host:
-    """Return the host of that identity, made or moved to ``base_url``; one that moved is to be probed anew."""
+async def put_host(session: AsyncSession, identity: str, base_url: str, now: datetime) -> tuple[Host, bool]:
+    """Return the host of that identity, made or moved to ``base_url``, and whether it moved: then it is probed anew."""
     query = insert(Host).values(identity=identity, base_url=base_url, seen_at=now)
     query = query.on_conflict_do_nothing(index_elements=["identity"])
     await session.execute(query)
-    found = select(Host).where(col(Host.identity) == identity).with_for_update()
+    # Held weakly enough for an endpoint to take it meanwhile.
+    found = select(Host).where(col(Host.identity) == identity).with_for_update(key_share=True)
     host = (await session.execute(found.execution_options(populate_existing=True))).scalar_one()
-    if host.base_url != base_url:
+    moved = host.base_url != base_url
+    if moved:
         host.base_url = base_url
         await session.execute(
             update(HostHealth)
@@ -49,7 +51,7 @@ async def put_host(session: AsyncSession, identity: str, base_url: str, now: dat
         )
     host.seen_at = now
     await session.flush()
-    return host
+    return host, moved
 
 
 async def put_member(session: AsyncSession, member: ModelHost) -> None:
@@ -80,6 +82,8 @@ async def remove_member(session: AsyncSession, member: ModelHost) -> None:
 
 async def remove_lapsed(session: AsyncSession, now: datetime) -> int:
     """Take hosts out of pools whose registration ran out, forget hosts long unused; return how many left a pool."""
+    # A registration of the same host locks the same two rows in the opposite order.
+    await lock_pools(session)
     lapsed = delete(ModelHost).where(col(ModelHost.expires_at) <= now).returning(col(ModelHost.host_id))
     count = len((await session.execute(lapsed)).all())
     unused = delete(Host).where(col(Host.seen_at) < now - FORGET_AFTER)

@@ -10,8 +10,6 @@ from sqlmodel import col
 
 from controlplane.store.tables import Binding, Host, HostHealth
 
-_CLAIM_MAX = 500
-
 
 @dataclass(frozen=True)
 class Target:
@@ -23,13 +21,13 @@ class Target:
     claimed_until: datetime
 
 
-async def claim_due(session: AsyncSession, now: datetime, until: datetime) -> list[Target]:
-    """Take the probes that are due, at most 500, each for one replica; without a result they are due at ``until``."""
+async def claim_due(session: AsyncSession, now: datetime, until: datetime, limit: int) -> list[Target]:
+    """Take at most ``limit`` probes that are due, each for one replica; without a result they are due at ``until``."""
     due = (
         select(col(HostHealth.host_id), col(HostHealth.path))
         .where(col(HostHealth.next_probe_at) <= now)
         .order_by(col(HostHealth.next_probe_at))
-        .limit(_CLAIM_MAX)
+        .limit(limit)
         .with_for_update(skip_locked=True)
     )
     keys = [tuple(row) for row in (await session.execute(due)).all()]

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from controlplane.errors import ValidationException
+from controlplane.store.notices import CHANNEL
+from controlplane.store.session import Database
 from tests.controlplane.stage import Call, caller_at
 
 URL = "http://10.0.0.9:8000"
@@ -50,6 +52,29 @@ async def test_a_registration_runs_out_unless_it_is_renewed(database: Any) -> No
     )
     assert answer["ExpiresAt"] == pytest.approx(start.timestamp() + 9, abs=0.01)
     assert [host["HostName"] for host in await registered(later)] == [URL]
+
+
+async def test_only_what_changes_something_wakes_the_reconcilers(database: Database) -> None:
+    heard: list[object] = []
+    listener = await database.listen()
+    await listener.add_listener(CHANNEL, lambda *_: heard.append(1))
+    start = datetime.now(UTC)
+
+    async def register(seconds: int, url: str = URL) -> int:
+        before = len(heard)
+        await caller_at(database, start + timedelta(seconds=seconds))(
+            "RegisterModelHost", ModelName="m", BaseUrl=url, HostName="pod", TtlSeconds=5
+        )
+        # A round trip on the connection that listens: what was sent to it before is here.
+        await listener.execute("SELECT 1")
+        return len(heard) - before
+
+    assert await register(0) == 1
+    assert await register(2) == 0
+    assert await register(6) == 0
+    assert await register(20) == 1
+    assert await register(21, "http://10.0.0.10:8000") == 1
+    await listener.close()
 
 
 async def test_one_url_has_one_name(call: Call) -> None:

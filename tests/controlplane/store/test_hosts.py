@@ -6,7 +6,7 @@ from sqlalchemy import text
 
 from controlplane.store import hosts
 from controlplane.store.session import Database
-from controlplane.store.tables import Host, Model, ModelHost
+from controlplane.store.tables import Model, ModelHost
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -18,7 +18,8 @@ async def prepare(database: Database) -> None:
         session.add(model)
         await session.flush()
         for number in range(3):
-            host = await hosts.put_host(session, f"h{number}", f"http://h{number}", NOW)
+            host, moved = await hosts.put_host(session, f"h{number}", f"http://h{number}", NOW)
+            assert not moved
             if number < 2:
                 expires = NOW + timedelta(seconds=5) if number == 0 else None
                 member = ModelHost(
@@ -66,10 +67,12 @@ async def test_a_host_in_an_endpoints_hands_is_never_forgotten(database: Databas
 async def test_a_host_that_comes_back_in_time_keeps_its_number(database: Database) -> None:
     await prepare(database)
     async with database.transaction() as session:
-        before = await hosts.put_host(session, "h2", "http://h2", NOW + timedelta(hours=23))
+        before, moved = await hosts.put_host(session, "h2", "http://h2", NOW + timedelta(hours=23))
         number = before.id
+        assert not moved
     await remove_lapsed(database, timedelta(hours=25))
     async with database.transaction() as session:
-        again: Host = await hosts.put_host(session, "h2", "http://moved", NOW + timedelta(hours=26))
+        again, moved = await hosts.put_host(session, "h2", "http://moved", NOW + timedelta(hours=26))
+        assert moved
         assert again.id == number
         assert again.base_url == "http://moved"

@@ -31,9 +31,9 @@ async def bound(call: Call, database: Database) -> None:
             await session.execute(text(statement))
 
 
-async def claim(database: Database, now: datetime = NOW) -> list[Target]:
+async def claim(database: Database, now: datetime = NOW, limit: int = 10) -> list[Target]:
     async with database.transaction() as session:
-        return sorted(await probes.claim_due(session, now, UNTIL), key=lambda target: target.host_id)
+        return sorted(await probes.claim_due(session, now, UNTIL, limit), key=lambda target: target.host_id)
 
 
 async def test_what_is_due_is_claimed_once(database: Database) -> None:
@@ -43,6 +43,12 @@ async def test_what_is_due_is_claimed_once(database: Database) -> None:
     async with database.transaction() as session:
         assert await probes.next_due(session) == UNTIL
     assert len(await claim(database, UNTIL)) == 2
+
+
+async def test_no_more_is_claimed_than_was_asked_for(database: Database) -> None:
+    assert len(await claim(database, limit=1)) == 1
+    assert await claim(database, limit=0) == []
+    assert len(await claim(database)) == 1
 
 
 async def test_results_tell_which_host_waits_to_serve(database: Database) -> None:
@@ -61,7 +67,7 @@ async def test_a_result_counts_only_while_its_claim_stands(database: Database, c
         elif change == "moved":
             await session.execute(text("UPDATE host_health SET next_probe_at = now()"))
         else:
-            await probes.claim_due(session, UNTIL, UNTIL + timedelta(seconds=3))
+            await probes.claim_due(session, UNTIL, UNTIL + timedelta(seconds=3), 10)
     async with database.transaction() as session:
         assert await probes.lock_probed(session, targets) == []
 
