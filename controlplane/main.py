@@ -88,7 +88,7 @@ def build(settings: Settings) -> Plane:
 def _readiness(driver: Driver) -> tuple[bool, str]:
     """Ready once the tables were read, until they cannot be read any more. Redis is not needed to serve requests."""
     state = driver.states[SettleEndpoints.name]
-    if state.failing_for is not None:
+    if state.is_outage:
         return False, "The database cannot be used just now; the log says why."
     if not state.runs:
         return False, "The control plane is starting."

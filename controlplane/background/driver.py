@@ -7,7 +7,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -44,6 +45,8 @@ class TaskState:
     failures_in_a_row: int = 0
     failing_for: str | None = None
     """Why its last run failed; None if it did not."""
+    is_outage: bool = False
+    """Its last run failed for want of the database or Redis, not by a fault of ours."""
     failing_since: float | None = None
     wake: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -108,23 +111,36 @@ class Driver:
         failures = 0
         while True:
             try:
-                connection = await self._listen()
-                lost = asyncio.Event()
-                connection.add_termination_listener(lambda _, lost=lost: lost.set())
-                try:
-                    await connection.add_listener(CHANNEL, lambda *_: self.wake())
+                async with self._subscription() as lost:
+                    if failures:
+                        log.info("notices of changes are heard again")
+                    failures = 0
                     # What was changed while nobody listened.
                     self.wake()
-                    failures = 0
-                    while not lost.is_set():
-                        await _wait(lost, _LISTEN_CHECK_SECONDS)
-                        await connection.execute("SELECT 1", timeout=_LISTEN_CHECK_SECONDS)
-                finally:
-                    connection.terminate()
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                    await lost
+            except Exception as error:
+                if not failures:
+                    log.warning("notices of changes are not heard, so changes are seen by timer: %s", _reason(error))
                 failures += 1
-                log.debug("notices are not heard: %s", error)
                 await asyncio.sleep(_backoff(failures))
+
+    @asynccontextmanager
+    async def _subscription(self) -> AsyncIterator[Awaitable[None]]:
+        """Listen; yields what to await, which raises when the subscription is dead."""
+        connection = await self._listen()
+        ended = asyncio.Event()
+
+        async def lost() -> None:
+            while not ended.is_set():
+                await _wait(ended, _LISTEN_CHECK_SECONDS)
+                await connection.execute("SELECT 1", timeout=_LISTEN_CHECK_SECONDS)
+
+        try:
+            connection.add_termination_listener(lambda _: ended.set())
+            await connection.add_listener(CHANNEL, lambda *_: self.wake())
+            yield lost()
+        finally:
+            connection.terminate()
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:
@@ -147,6 +163,7 @@ def _heed_cancellation() -> None:
 def _note_failure(task: Task, state: TaskState, reason: str, fault: Exception | None) -> None:
     state.failures += 1
     state.failures_in_a_row += 1
+    state.is_outage = fault is None
     if state.failing_since is None:
         state.failing_since = time.monotonic()
     if state.failing_for != reason:
@@ -159,6 +176,7 @@ def _note_success(task: Task, state: TaskState) -> None:
         log.info("%s works again after %.1f s", task.name, time.monotonic() - state.failing_since)
     state.failures_in_a_row = 0
     state.failing_for = state.failing_since = None
+    state.is_outage = False
 
 
 def _reason(error: Exception) -> str:

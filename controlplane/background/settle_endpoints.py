@@ -28,6 +28,7 @@ from controlplane.deployment import (
     plan,
 )
 from controlplane.endpoint_status import REMOVED, Event, Status, next_status
+from controlplane.errors import ServiceUnavailable
 from controlplane.snapshot import Limits, snapshot
 from controlplane.store import endpoints, fleet, heartbeat, hosts, publication
 from controlplane.store.fleet import EndpointRows, Fleet
@@ -73,9 +74,19 @@ class SettleEndpoints:
             epoch = (await publication.get(session)).epoch
             found = await fleet.load(session, pools_at=self._now())
         self.seen = found
+        faults = []
         for rows in found.endpoints:
-            if self._plan(found, rows, epoch, reports):
-                await self._settle(rows.endpoint.id, epoch, reports)
+            try:
+                if self._plan(found, rows, epoch, reports):
+                    await self._settle(rows.endpoint.id, epoch, reports)
+            except ServiceUnavailable:
+                raise
+            except Exception as fault:
+                # One endpoint whose rows make no sense must not hold up the others.
+                fault.add_note(f"while settling endpoint {rows.endpoint.name}")
+                faults.append(fault)
+        if faults:
+            raise faults[0]
         waiting = reports is not None and any(map(_waits_for_workers, found.endpoints))
         return _WAITING_SECONDS if waiting else _IDLE_SECONDS
 

@@ -134,8 +134,10 @@ async def test_another_reason_is_another_line_and_a_fault_of_ours_has_its_traceb
     async with driven(database, task) as driver:
         state = driver.states["recorder"]
         await wait_until_async(lambda: state.failures >= 1)
+        assert state.is_outage
         task.fault = KeyError("a fault of ours")
         await wait_until_async(lambda: "KeyError" in str(state.failing_for))
+        assert not state.is_outage
     records = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert [record.message for record in records] == [
         "recorder fails and is tried again: database unavailable: gone",

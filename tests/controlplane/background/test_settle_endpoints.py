@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import redis as redis_library
 from sqlalchemy import select, text
 
@@ -394,6 +395,25 @@ async def test_while_redis_is_away_nothing_is_lost_and_its_return_ends_the_wait(
         driver.stop()
         await asyncio.wait_for(running, 10)
         await replica.close()
+
+
+async def test_an_endpoint_whose_rows_make_no_sense_does_not_hold_up_the_others(
+    call: Call, database: Database, replica: Replica
+) -> None:
+    await create_model(call, "m", "http://10.0.0.1:1", "http://10.0.0.2:1")
+    await create_config(call, "c")
+    for name in ("broken", "whole"):
+        await call("CreateEndpoint", EndpointName=name, EndpointConfigName="c")
+    async with database.transaction() as session:
+        for table in ("deployment", "endpoint_variant"):
+            gone = f"DELETE FROM {table} t USING endpoint e WHERE e.id = t.endpoint_id AND e.name = 'broken'"
+            await session.execute(text(gone))
+    with pytest.raises(AssertionError) as caught:
+        await replica.settle.run()
+    assert caught.value.__notes__ == ["while settling endpoint broken"]
+    async with database.transaction() as session:
+        query = text("SELECT name FROM binding JOIN endpoint ON endpoint.id = endpoint_id")
+        assert (await session.execute(query)).scalars().all() == ["whole"]
 
 
 async def test_registrations_do_not_run_out_while_no_control_plane_could_renew_them(
