@@ -64,6 +64,8 @@ class Snapshot:
     deadline: datetime | None = None
     """When the running deployment fails."""
     promoted: bool = False
+    same_config: bool = False
+    """The deployment changes weights and counts only."""
     hosts: tuple[BoundHost, ...] = ()
     pools: Mapping[int, tuple[PoolHost, ...]] = field(default_factory=dict)
     """By model id, in order of preference. A model that was deleted has no pool; its endpoints keep their hosts."""
@@ -261,8 +263,9 @@ def _tiers(snapshot: Snapshot, variant: Variant) -> Tiers:
 def _choice(snapshot: Snapshot, variant: Variant) -> list[BoundHost] | None:
     """Return the claimed hosts with which the variant is ready, or None.
 
-    A host that is carried over counts even while it fails, unless all do: a switch of strategy must not wait for a
-    dead host that serves no worse afterwards.
+    A host that is carried over counts even while it fails, since it serves no worse afterwards: a switch of strategy
+    must not wait for a dead host. If all fail, a new configuration waits; new weights do not, for they are how traffic
+    is led away from a dead variant.
     """
     if variant.count == 0:
         return []
@@ -271,7 +274,9 @@ def _choice(snapshot: Snapshot, variant: Variant) -> list[BoundHost] | None:
         for host in _held(snapshot, variant)
         if _healthy(host, variant) or _is_carried_over(snapshot, host, variant)
     ]
-    if len(usable) < variant.count or not any(_healthy(host, variant) for host in usable):
+    if len(usable) < variant.count:
+        return None
+    if not snapshot.same_config and not any(_healthy(host, variant) for host in usable):
         return None
     usable.sort(key=lambda host: (not _healthy(host, variant), host.active != variant.name, host.id))
     return usable[: variant.count]

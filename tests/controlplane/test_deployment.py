@@ -56,9 +56,7 @@ def updating(
     return Snapshot(Status.UPDATING, NOW, (old,), (new,), LATER, hosts=hosts, pools=pools)
 
 
-def serving(
-    *hosts: BoundHost, members: tuple[PoolHost, ...] | None = pool(1, 2, 3), followed: bool = True
-) -> Snapshot:
+def serving(*hosts: BoundHost, members: tuple[PoolHost, ...] | None = pool(1, 2, 3), followed: bool = True) -> Snapshot:
     pools = {} if members is None else {1: members}
     return Snapshot(Status.IN_SERVICE, NOW, (V,), hosts=hosts, pools=pools, followed=followed)
 
@@ -165,9 +163,17 @@ def test_a_dead_host_that_is_carried_over_does_not_hold_up_a_switch() -> None:
     assert plan(updating(*hosts, pools={1: pool(1, 2)})) == (Promote(),)
 
 
-def test_an_update_waits_while_every_host_is_dead() -> None:
+def test_an_update_waits_while_every_host_is_dead_but_new_weights_do_not() -> None:
     hosts = (bound(1, DOWN, active="v", pending="v"), bound(2, DOWN, active="v", pending="v"))
-    assert plan(updating(*hosts, pools={1: pool(1, 2)})) == ()
+    snapshot = updating(*hosts, pools={1: pool(1, 2)})
+    assert plan(snapshot) == ()
+    assert plan(replace(snapshot, same_config=True)) == (Promote(),)
+
+
+def test_a_host_that_more_capacity_brings_must_be_healthy() -> None:
+    hosts = (bound(1, DOWN, active="v", pending="v"), bound(2, NEW, pending="v"))
+    snapshot = replace(updating(*hosts, old=replace(V, count=1), pools={1: pool(1, 2)}), same_config=True)
+    assert plan(snapshot) == ()
 
 
 def test_a_carried_over_host_must_pass_a_new_ping_path() -> None:

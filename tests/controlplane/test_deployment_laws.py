@@ -1,6 +1,6 @@
 """Laws of plan() over whole lives of an endpoint: a small world of hosts, pools, probes and workers, at random."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given, settings
@@ -40,6 +40,7 @@ class World:
     pending: tuple[Variant, ...] = ()
     started: datetime = START
     promoted: bool = False
+    same_config: bool = False
     bound: dict[int, tuple[str | None, str | None]] = field(default_factory=dict)
     health: dict[tuple[int, str], Health] = field(default_factory=dict)
     up: set[int] = field(default_factory=set)
@@ -57,6 +58,7 @@ class World:
             self.pending,
             self.started + timedelta(seconds=30) if self.pending else None,
             self.promoted,
+            self.same_config,
             tuple(
                 BoundHost(
                     number,
@@ -190,6 +192,7 @@ happenings = st.one_of(
     st.tuples(st.just("follow")),
     st.tuples(st.just("wait"), st.sampled_from([1, 12, 40])),
     st.tuples(st.just("update"), configs),
+    st.tuples(st.just("scale"), st.integers(0, 3)),
     st.tuples(st.just("delete")),
 )
 
@@ -217,8 +220,12 @@ def happen(world: World, what: str, *given: object) -> None:
         case "wait", int(seconds):
             world.now += timedelta(seconds=seconds)
         case "update", tuple(config) if world.status is Status.IN_SERVICE:
-            world.pending, world.started = config, world.now
+            world.pending, world.started, world.same_config = config, world.now, False
             world.move(Event.UPDATE)
+        case "scale", int(count) if world.status is Status.IN_SERVICE:
+            world.pending = tuple(replace(variant, count=count) for variant in world.active)
+            world.started, world.same_config = world.now, True
+            world.move(Event.UPDATE_CAPACITY)
         case "delete", *_ if world.status in (Status.IN_SERVICE, Status.FAILED):
             world.move(Event.DELETE)
             world.followed = False

@@ -50,6 +50,7 @@ def test_a_snapshot_has_what_the_plan_needs() -> None:
     found = fleet()
     seen = snapshot(found, found.endpoints[0], NOW, Limits(provision_seconds=600, eject_seconds=10), followed=True)
     assert (seen.status, seen.followed, seen.promoted, seen.eject_seconds) == (Status.UPDATING, True, False, 10)
+    assert not seen.same_config
     assert seen.deadline == NOW + timedelta(seconds=600)
     assert [(each.model_id, each.count) for each in (*seen.active, *seen.pending)] == [(1, 2), (2, 2)]
     assert [(host.id, host.active, host.pending) for host in seen.hosts] == [(7, "v", "v")]

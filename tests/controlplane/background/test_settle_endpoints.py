@@ -267,6 +267,20 @@ async def test_a_strategy_is_switched_although_one_host_is_dead(
     assert instances(table_in(redis)) == {first.url: True, second.url: False}
 
 
+async def test_traffic_is_led_away_from_a_variant_whose_hosts_are_dead(
+    call: Call, hosts: Hosts, plane: Driver, redis: redis_library.Redis
+) -> None:
+    dead, alive = hosts.make(2)
+    await create_model(call, "m", dead.url)
+    await create_model(call, "m2", alive.url)
+    await in_service(call, {}, {"VariantName": "w", "ModelName": "m2"})
+    dead.ping = SICK
+    await routes_are(redis, {dead.url: False, alive.url: True})
+    desired = [{"VariantName": "v", "DesiredWeight": 0.0}]
+    await call("UpdateEndpointWeightsAndCapacities", EndpointName="e", DesiredWeightsAndCapacities=desired)
+    assert counts(await wait_for(call, "e", "InService")) == (0.0, 0.0, 0, 1)
+
+
 async def test_registered_hosts_come_and_go(
     call: Call, hosts: Hosts, plane: Driver, redis: redis_library.Redis
 ) -> None:
