@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import redis as redis_library
-from sqlalchemy import text
+from sqlalchemy import select, text
 
 from contract import redis_keys
 from contract.routing_table import RoutingTable, decode
@@ -20,6 +20,8 @@ from controlplane.operations.registry import OPERATIONS
 from controlplane.shapes.parse import parse
 from controlplane.snapshot import Limits
 from controlplane.store.session import Database
+from controlplane.store.tables import Binding
+from tests.fakes.model_host import ModelHost
 from tests.waiting import wait_until_async
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
@@ -161,3 +163,24 @@ def counts(found: dict[str, Any], name: str = "v") -> tuple[float, float, int, i
     """Return current and desired weight, current and desired instance count of a variant."""
     each = variant_of(found, name)
     return (each["CurrentWeight"], each["DesiredWeight"], each["CurrentInstanceCount"], each["DesiredInstanceCount"])
+
+
+def instances(table: RoutingTable | None, name: str = "e") -> dict[str, bool]:
+    """URL -> healthy, of the endpoint's instances in the table; empty if it is not there."""
+    found = [endpoint for endpoint in table.endpoints if endpoint.name == name] if table else []
+    return {
+        each.base_url: each.healthy for endpoint in found for variant in endpoint.variants for each in variant.instances
+    }
+
+
+def urls(hosts: list[ModelHost]) -> list[str]:
+    return [host.url for host in hosts]
+
+
+async def routes_are(redis: redis_library.Redis, wanted: dict[str, bool]) -> None:
+    await wait_until_async(lambda: instances(table_in(redis)) == wanted, 15, f"routes are {wanted}")
+
+
+async def bound(database: Database) -> int:
+    async with database.transaction() as session:
+        return len((await session.execute(select(Binding))).all())
