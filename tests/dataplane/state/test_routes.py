@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import redis
@@ -61,7 +62,7 @@ class Watching:
     def __init__(self, url: str, directory: Path | None, resync: float, lease: float) -> None:
         self.client = redis.asyncio.Redis.from_url(url, socket_timeout=0.3, socket_connect_timeout=0.3)
         self.applied: list[int] = []
-        self.watcher = RouteWatcher(self.client, "w1", resync, lease, directory, self._applied)
+        self.watcher = RouteWatcher(cast(Any, self.client), "w1", resync, lease, directory, self._applied)
 
     def _applied(self, routes: Routes) -> None:
         assert self.watcher.current is routes
