@@ -121,8 +121,9 @@ SETTINGS: tuple[Setting, ...] = (
 class Settings:
     """All settings with their types; field names are the lower-case setting names."""
 
-    database_url: str = ""
-    redis_url: str = ""
+    # URLs may hold passwords.
+    database_url: str = field(default="", repr=False)
+    redis_url: str = field(default="", repr=False)
     account_id: str = "000000000000"
     region: str = "us-east-1"
     auth: str = "off"

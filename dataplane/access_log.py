@@ -70,6 +70,8 @@ class AccessLog:
             while self._lines:
                 line = self._lines.popleft()
                 line.at = round(line.at + self._epoch, 3)
+                # What a host or a client said may hold half characters.
+                line.reason = line.reason.encode("utf-8", "replace").decode()
                 out.append(encoder.encode(line).decode())
             if self._dropped:
                 dropped, self._dropped = self._dropped, 0

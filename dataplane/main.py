@@ -46,13 +46,13 @@ def run(
     require(settings, "REDIS_URL")
     _check_doors(settings, host)
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s data plane %(message)s")
-    listeners = _listen(host, port, workers)
     with contextlib.ExitStack() as stack:
         if data_dir is None:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="warmroute-")))
         else:
             directory = data_dir
         _make(directory)
+        listeners = _listen(host, port, workers)
         return asyncio.run(_Supervisor(settings, listeners, directory).run(on_ready))
 
 
@@ -84,13 +84,14 @@ def _listen(host: str, port: int, count: int) -> list[socket.socket]:
         for _ in range(count):
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             listener = socket.socket(family, socket.SOCK_STREAM)
+            listeners.append(listener)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if count > 1 or listeners:
+            if count > 1:
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            _claim(host, port) if not listeners else None
+            if len(listeners) == 1:
+                _claim(host, port)
             listener.bind((host, port))
             port = listener.getsockname()[1]
-            listeners.append(listener)
         for listener in listeners:
             listener.listen(BACKLOG)
     except OSError as error:

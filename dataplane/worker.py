@@ -42,6 +42,8 @@ SWEEP_SECONDS = 0.1
 _PUBLISH_EVERY = 10
 DRAIN_TURN_SECONDS = 0.02
 SAY_EVERY_SECONDS = 5.0
+FRESH_SECONDS = 1.0
+"""A connection without a request yet is left open so long: its first request may be on its way."""
 LAST_WORDS_SECONDS = 1.0
 """For the ends of cut-off answers to leave."""
 BACKLOG = 1024
@@ -111,6 +113,7 @@ class Worker:
         await asyncio.gather(self.in_flight.start(), self.routes.start())
         server = await self.loop.create_server(lambda: ClientConnection(self.front), sock=listener, backlog=BACKLOG)
         self._servers.append(server)
+        self._gauge()
         self._spawn(self._sweep())
 
     async def drain(self, hurry: asyncio.Event) -> None:
@@ -120,9 +123,9 @@ class Worker:
         await asyncio.sleep(DRAIN_TURN_SECONDS)
         for server in self._servers:
             server.close()
-        deadline = self.loop.time() + self.settings.drain_seconds
-        said = self.loop.time()
-        while self._close_idle() and self.loop.time() < deadline and not hurry.is_set():
+        began = said = self.loop.time()
+        deadline = began + self.settings.drain_seconds
+        while self._close_idle(began + FRESH_SECONDS) and self.loop.time() < deadline and not hurry.is_set():
             await asyncio.sleep(DRAIN_TURN_SECONDS)
             if self.loop.time() - said > SAY_EVERY_SECONDS:
                 said = self.loop.time()
@@ -132,13 +135,13 @@ class Worker:
         for exchange in list(self.exchanges):
             exchange.cut("the worker is stopping")
         deadline = self.loop.time() + LAST_WORDS_SECONDS
-        while self._close_idle() and self.loop.time() < deadline and not hurry.is_set():
+        while self._close_idle(0.0) and self.loop.time() < deadline and not hurry.is_set():
             await asyncio.sleep(DRAIN_TURN_SECONDS)
 
-    def _close_idle(self) -> int:
+    def _close_idle(self, fresh_until: float) -> int:
         """Close the connections without a request; return how many are left."""
         for connection in list(self.front.connections):
-            connection.close_if_idle()
+            connection.close_if_idle(fresh_too=self.loop.time() >= fresh_until)
         return len(self.front.connections)
 
     async def stop(self) -> None:

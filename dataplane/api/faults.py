@@ -34,15 +34,12 @@ METHOD = Fault("UnknownOperationException", 405, 405, "invalid_request_error", "
 SLOW_REQUEST = Fault("RequestTimeoutException", 408, 408, "invalid_request_error", "request_timeout")
 TOO_LARGE = Fault("RequestEntityTooLargeException", 413, 413, "invalid_request_error", "request_too_large")
 HEAD_TOO_LARGE = Fault("MalformedHttpRequestException", 431, 431, "invalid_request_error", "head_too_large")
-UNSUPPORTED = Fault("ValidationError", 501, 501, "invalid_request_error", "not_supported")
 MODEL = Fault("ModelError", 424, 502, "server_error", "model_error", retry=False)
 MODEL_TIMEOUT = Fault("ModelError", 424, 504, "server_error", "model_timeout", retry=False)
 UNAVAILABLE = Fault("ServiceUnavailable", 503, 503, "server_error", "service_unavailable")
 INTERNAL = Fault("InternalFailure", 500, 500, "server_error", "internal_error")
 
-BY_STATUS = {
-    fault.status: fault for fault in (MALFORMED, SLOW_REQUEST, TOO_LARGE, HEAD_TOO_LARGE, UNSUPPORTED, UNAVAILABLE)
-}
+BY_STATUS = {fault.status: fault for fault in (MALFORMED, SLOW_REQUEST, TOO_LARGE, HEAD_TOO_LARGE, UNAVAILABLE)}
 """For refusals of the wire, which knows only statuses."""
 
 Answer = tuple[int, bytes, bytes]
@@ -64,7 +61,7 @@ def native(fault: Fault, message: str, **members: object) -> Answer:
     headers = b"content-type: application/json\r\nx-amzn-errortype: %b\r\n" % fault.code.encode()
     if fault is UNAVAILABLE:
         headers += b"retry-after: 1\r\n"
-    return fault.status, headers, _encode({"Message": message, **members})
+    return fault.status, headers, _encode({"Message": _plain(message), **members})
 
 
 def openai(fault: Fault, message: str, param: str | None = None) -> Answer:
@@ -78,7 +75,13 @@ def openai(fault: Fault, message: str, param: str | None = None) -> Answer:
 
 
 def openai_body(fault: Fault, message: str, param: str | None = None) -> bytes:
-    return _encode({"error": {"message": message, "type": fault.chat_type, "param": param, "code": fault.chat_code}})
+    error = {"message": _plain(message), "type": fault.chat_type, "param": param, "code": fault.chat_code}
+    return _encode({"error": error})
+
+
+def _plain(message: str) -> str:
+    """A message may quote what a client sent, half characters included."""
+    return message.encode("utf-8", "replace").decode()
 
 
 TIMED_OUT = (

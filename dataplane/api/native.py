@@ -78,20 +78,28 @@ class Invoke:
     def answer_head(self, status: int, answer: Headers, variant: str, request_id: bytes) -> Head | None:
         if not 200 <= status < 300:
             return None
-        lines = [b"x-Amzn-Invoked-Production-Variant: %b\r\nx-amzn-RequestId: %b\r\n" % (variant.encode(), request_id)]
         length: int | None = None
-        is_stream = False
+        kind = attributes = encoding = None
         for name, value in answer:
             if name == b"content-length":
                 length = int(value)
             elif name == _TYPE:
-                lines.append(b"Content-Type: %b\r\n" % value)
-                is_stream = value.startswith(b"text/event-stream")
+                kind = value
             elif name == _ATTRIBUTES:
-                lines.append(b"X-Amzn-SageMaker-Custom-Attributes: %b\r\n" % value)
+                attributes = value
             elif name == b"content-encoding":
-                lines.append(b"Content-Encoding: %b\r\n" % value)
-        return Head(status, b"".join(lines), length, is_stream)
+                encoding = value
+        lines = b"x-Amzn-Invoked-Production-Variant: %b\r\nx-amzn-RequestId: %b\r\n" % (variant.encode(), request_id)
+        if attributes is not None:
+            lines += b"X-Amzn-SageMaker-Custom-Attributes: %b\r\n" % attributes
+        return self._head(status, lines, length, kind, encoding)
+
+    def _head(self, status: int, lines: bytes, length: int | None, kind: bytes | None, encoding: bytes | None) -> Head:
+        if encoding is not None:
+            lines += b"Content-Encoding: %b\r\n" % encoding
+        if kind is None:
+            return Head(status, lines, length, False)
+        return Head(status, lines + b"Content-Type: %b\r\n" % kind, length, kind.startswith(b"text/event-stream"))
 
     def answer_part(self, data: bytes) -> bytes:
         return data
@@ -122,11 +130,10 @@ class InvokeWithResponseStream(Invoke):
     def _accept(self, found: dict[bytes, bytes]) -> bytes | None:
         return found.get(_STREAM_ACCEPT)
 
-    def answer_head(self, status: int, answer: Headers, variant: str, request_id: bytes) -> Head | None:
-        head = super().answer_head(status, answer, variant, request_id)
-        if head is None:
-            return None
-        lines = head.headers.replace(b"Content-Type: ", b"X-Amzn-SageMaker-Content-Type: ", 1)
+    def _head(self, status: int, lines: bytes, length: int | None, kind: bytes | None, encoding: bytes | None) -> Head:
+        # The frames are neither the host's length nor its encoding.
+        if kind is not None:
+            lines += b"X-Amzn-SageMaker-Content-Type: %b\r\n" % kind
         return Head(200, lines + b"Content-Type: application/vnd.amazon.eventstream\r\n", None, True)
 
     def answer_part(self, data: bytes) -> bytes:

@@ -43,8 +43,8 @@ class HostConnection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_buffer", "_complete", "_exchange", "_head_bytes", "_headers", "_keep_alive", "_owner",
-        "_parser", "_status", "_transport", "_until_close", "_view", "idle_since", "keep_alive_seconds", "socket",
-        "streamed", "uses",
+        "_parser", "_quiet_bytes", "_status", "_transport", "_until_close", "_view", "idle_since", "keep_alive_seconds",
+        "socket", "streamed", "uses",
     )  # fmt: skip
 
     def __init__(self, owner: Owner, buffer: bytearray, sock: socket.socket | None) -> None:
@@ -56,6 +56,8 @@ class HostConnection(asyncio.BufferedProtocol):
         self._exchange: Exchange | None = None
         self._headers: Headers = []
         self._head_bytes = 0
+        self._quiet_bytes = 0
+        """Read without a head or a part of the body coming of it: a header or trailer without end."""
         self._status = 0
         self._keep_alive = True
         self._complete = False
@@ -78,7 +80,7 @@ class HostConnection(asyncio.BufferedProtocol):
         self.streamed = False
         self._complete = self._until_close = False
         self._headers = []
-        self._head_bytes = self._status = 0
+        self._head_bytes = self._quiet_bytes = self._status = 0
         if len(body) < READ_BYTES:
             self._transport.write(head + body)
         else:
@@ -134,6 +136,7 @@ class HostConnection(asyncio.BufferedProtocol):
         if self._exchange is None:
             self.close()
             return
+        self._quiet_bytes += count
         try:
             self._parser.feed_data(self._view[:count])
         except httptools.HttpParserUpgrade:
@@ -149,6 +152,8 @@ class HostConnection(asyncio.BufferedProtocol):
                 self._fail(self._by_progress(Failure.MALFORMED), f"not an HTTP answer: {cause or error}")
         if self._complete:
             self._end()
+        elif self._quiet_bytes > HEAD_BYTES_MAX:
+            self._fail(self._by_progress(Failure.MALFORMED), f"its head is over {HEAD_BYTES_MAX} bytes")
         elif self._exchange is not None:
             self._exchange.host_pause()
 
@@ -184,6 +189,7 @@ class HostConnection(asyncio.BufferedProtocol):
             self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
+        self._quiet_bytes = 0
         status = self._parser.get_status_code()
         if status < 200:
             # An interim answer (100, 103): the final one follows.
@@ -203,6 +209,7 @@ class HostConnection(asyncio.BufferedProtocol):
         self._exchange.host_head(status, self._headers)
 
     def on_body(self, data: bytes) -> None:
+        self._quiet_bytes = 0
         if self._exchange is not None:
             self._exchange.host_body(data)
 

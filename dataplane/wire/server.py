@@ -15,7 +15,7 @@ from typing import Protocol, cast
 
 import httptools
 
-from dataplane.wire.http import LAST_CHUNK, Request, chunk, status_line
+from dataplane.wire.http import LAST_CHUNK, Request, chunk, status_line, write_headers
 
 HEADER_COUNT_MAX = 100
 """As Apache's LimitRequestFields default."""
@@ -24,6 +24,7 @@ HEADER_BYTES_MAX = 32_768
 WRITE_HIGH_BYTES = 65_536
 """Above this the answer's source is paused. A read of the source is at most as large, so a stream holds twice that."""
 READ_AHEAD_BYTES = 65_536
+_OFFER = frozenset((b"upgrade", b"connection", b"http2-settings"))
 LINGER_SECONDS = 2.0
 """How long a refused client may go on sending before its connection is cut; closing at once would lose the answer."""
 
@@ -73,9 +74,9 @@ class ClientConnection(asyncio.Protocol):
     """One client. ``deadline`` is when the worker's sweep calls ``overdue``: idle, slow to send, or lingering."""
 
     __slots__ = (
-        "_ahead_bytes", "_body", "_body_bytes", "_discarding", "_head_bytes", "_out", "_parser", "_queue", "_reading",
-        "_reading_paused", "_refusal", "_responder", "_service", "_transport", "busy", "chunked", "deadline",
-        "framed", "head_sent", "peer", "request",
+        "_ahead_bytes", "_body", "_body_bytes", "_discarding", "_head_bytes", "_in_body", "_offer", "_out",
+        "_parser", "_queue", "_quiet_bytes", "_reading", "_reading_paused", "_refusal", "_responder", "_service",
+        "_transport", "busy", "chunked", "deadline", "framed", "has_served", "head_sent", "peer", "request",
     )  # fmt: skip
 
     def __init__(self, service: Service) -> None:
@@ -92,6 +93,11 @@ class ClientConnection(asyncio.Protocol):
         self._responder: Responder | None = None
         self._reading_paused = False
         self._discarding = False
+        self._in_body = False
+        self._quiet_bytes = 0
+        """Read without a head or a part of a body coming of it: a header or trailer without end."""
+        self._offer: Request | None = None
+        """A request that came with an offer to upgrade, until it is declined."""
         self._refusal: bytes | None = None
         self.busy = False
         """A request is being answered."""
@@ -99,6 +105,7 @@ class ClientConnection(asyncio.Protocol):
         self.chunked = False
         self.framed = True
         self.head_sent = False
+        self.has_served = False
         self.deadline: float | None = None
         self.peer = ""
 
@@ -123,10 +130,13 @@ class ClientConnection(asyncio.Protocol):
             if self._ahead_bytes > READ_AHEAD_BYTES and self._transport is not None:
                 self._reading_paused = True
                 self._transport.pause_reading()
+        self._quiet_bytes += len(data)
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._refuse_parsed(_Refused(501, "protocol upgrades are not supported"))
+            if self._quiet_bytes > HEADER_BYTES_MAX and self._reading is not None:
+                self._refuse_parsed(_Refused(431, f"a header is over the limit of {HEADER_BYTES_MAX} bytes"))
+        except httptools.HttpParserUpgrade as offer:
+            self._decline(data[offer.args[0] :])
         except httptools.HttpParserCallbackError as error:
             if not isinstance(error.__context__, _Refused):
                 raise
@@ -161,6 +171,7 @@ class ClientConnection(asyncio.Protocol):
         self._reading = Request()
         self._body = []
         self._body_bytes = self._head_bytes = 0
+        self._in_body = False
         if not self.busy:
             self.deadline = self._service.loop.time() + self._service.read_timeout_seconds
 
@@ -172,13 +183,18 @@ class ClientConnection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         assert self._reading is not None
         self._count_head(len(name) + len(value) + 4)
+        if self._in_body:
+            # A trailer. Merged with the headers it would pass the checks made on them.
+            return
         if len(self._reading.headers) >= HEADER_COUNT_MAX:
             raise _Refused(431, f"more than {HEADER_COUNT_MAX} headers")
-        self._reading.headers.append((name.lower(), value))
+        self._reading.headers.append((name.lower(), value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
         request, parser = self._reading, self._parser
         assert request is not None
+        self._quiet_bytes = 0
+        self._in_body = True
         request.method = parser.get_method()
         request.minor = 0 if parser.get_http_version() == "1.0" else 1
         request.keep_alive = parser.should_keep_alive()
@@ -191,6 +207,7 @@ class ClientConnection(asyncio.Protocol):
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, data: bytes) -> None:
+        self._quiet_bytes = 0
         self._body_bytes += len(data)
         if self._body_bytes > self._service.body_bytes_max:
             raise _Refused(413, f"the request body is over the limit of {self._service.body_bytes_max} bytes")
@@ -199,6 +216,11 @@ class ClientConnection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         request, self._reading = self._reading, None
         assert request is not None
+        self._quiet_bytes = 0
+        if self._parser.should_upgrade():
+            # What follows is its body or the next request, but the parser takes it for another protocol.
+            self._offer = request
+            return
         request.body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         self._body = []
         if self.busy:
@@ -273,8 +295,9 @@ class ClientConnection(asyncio.Protocol):
             else:
                 self._transport.abort()
 
-    def close_if_idle(self) -> None:
-        if not self.busy and self._reading is None and self._transport is not None:
+    def close_if_idle(self, *, fresh_too: bool = True) -> None:
+        """Close between two requests; ``fresh_too``: also before the first one, which may be on its way."""
+        if not self.busy and self._reading is None and self._transport is not None and (fresh_too or self.has_served):
             self._transport.close()
 
     def overdue(self) -> None:
@@ -300,6 +323,7 @@ class ClientConnection(asyncio.Protocol):
         self.busy = True
         self.deadline = None
         self.request = request
+        self.has_served = True
         request.received_at = monotonic()
         responder = self._service.handle(self, request)
         # Answered at once, perhaps with the next request begun already.
@@ -335,6 +359,20 @@ class ClientConnection(asyncio.Protocol):
         if request is None or not request.keep_alive:
             return b"connection: close\r\n"
         return b"" if request.minor else b"connection: keep-alive\r\n"
+
+    def _decline(self, rest: bytes) -> None:
+        """Go on without the offered upgrade, as a server may (RFC 9110, 7.8): the same request, the offer left out.
+
+        Java's HTTP client offers h2c with every request to a plain address.
+        """
+        offer, self._offer = self._offer, None
+        if offer is None or offer.method == b"CONNECT":
+            self._refuse_parsed(_Refused(400, "protocol upgrades are not supported"))
+            return
+        kept = [(name, value) for name, value in offer.headers if name not in _OFFER]
+        self._parser = httptools.HttpRequestParser(self)
+        line = b"%b %b HTTP/1.%d\r\n" % (offer.method, offer.target, offer.minor)
+        self.data_received(line + write_headers(kept) + b"\r\n" + rest)
 
     def _count_head(self, size: int) -> None:
         self._head_bytes += size
