@@ -13,7 +13,7 @@ from tests.waiting import wait_until
 
 
 def test_a_slow_reader_holds_back_its_host(plane: DataPlane, fleet: Fleet) -> None:
-    """C53: 3 clients that do not read: the host is stopped, the worker stays small, others are served, all is whole."""
+    """3 clients that do not read: the host is stopped, the worker stays small, others are served, all is whole."""
     deployed = fleet.deploy(1)
     quiet = fleet.deploy(1)
     total = 32 * 2**20
@@ -60,7 +60,7 @@ def _read_all(clients: list[RawClient]) -> list[bytes]:
 
 
 def test_many_clients_that_leave_large_streams_stall_nobody(plane: DataPlane, fleet: Fleet) -> None:
-    """C57: 30 streams of 5 MiB reset at once, while health and a small invocation are asked for."""
+    """30 streams of 5 MiB reset at once, while health and a small invocation are asked for."""
     deployed = fleet.deploy(1)
     quiet = fleet.deploy(1)
     deployed.hosts[0].answer = sse(b"x" * 5 * 2**20, Gate())

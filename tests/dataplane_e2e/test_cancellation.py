@@ -23,7 +23,7 @@ def leave(client: RawClient, how: str) -> None:
 def test_a_caller_that_leaves_before_the_head_frees_the_host(
     plane: DataPlane, fleet: Fleet, route: str, how: str
 ) -> None:
-    """C34, C52: the host sees its connection closed within a second."""
+    """The host sees its connection closed within a second."""
     deployed = fleet.deploy(2)
     gates = [host.hold() for host in deployed.hosts]
     client = plane.client()
@@ -43,7 +43,7 @@ def test_a_caller_that_leaves_before_the_head_frees_the_host(
 def test_a_caller_that_leaves_in_the_middle_frees_the_host(
     plane: DataPlane, fleet: Fleet, route: str, how: str
 ) -> None:
-    """C52: after the first event."""
+    """After the first event."""
     deployed = fleet.deploy(1)
     deployed.hosts[0].answer = sse(b"data: 1\n\n", Gate())
     client = plane.client()
@@ -57,7 +57,7 @@ def test_a_caller_that_leaves_in_the_middle_frees_the_host(
 
 @pytest.mark.parametrize("how", ["close", "reset"])
 def test_a_caller_that_stopped_reading_and_leaves_frees_the_host(plane: DataPlane, fleet: Fleet, how: str) -> None:
-    """C53 and C34 together: nothing can be written, the leaving is seen all the same."""
+    """Nothing can be written, the leaving is seen all the same."""
     deployed = fleet.deploy(1)
     deployed.hosts[0].answer = Flood(64 * 2**20)
     client = plane.client(receive_buffer=65_536)
@@ -70,7 +70,6 @@ def test_a_caller_that_stopped_reading_and_leaves_frees_the_host(plane: DataPlan
 
 
 def test_a_caller_that_leaves_in_its_own_body_reaches_no_host(plane: DataPlane, fleet: Fleet) -> None:
-    """C48"""
     deployed = fleet.deploy(1)
     for how in ("close", "reset"):
         client = plane.client()
@@ -129,7 +128,7 @@ def test_120_callers_that_leave_at_every_phase_leave_nothing_behind(
 
 
 def test_callers_that_leave_while_connections_are_made_do_not_use_up_the_pool(plane: DataPlane, fleet: Fleet) -> None:
-    """C46: a host that accepts nothing for a while, 300 callers that give up; then it recovers and 50 are served."""
+    """A host that accepts nothing for a while, 300 callers that give up; then it recovers and 50 are served."""
     deployed = fleet.deploy(1)
     host = deployed.hosts[0]
     host.die()
@@ -171,7 +170,7 @@ def test_a_pipelined_caller_that_leaves_ends_what_waits_behind(plane: DataPlane,
 
 
 def test_a_caller_that_leaves_is_marked_in_the_log(plane: DataPlane, fleet: Fleet) -> None:
-    """C52, C34: one line that says 499, no traceback."""
+    """One line that says 499, no traceback."""
     deployed: Deployed = fleet.deploy(1)
     deployed.hosts[0].hold()
     at = len(plane.output)

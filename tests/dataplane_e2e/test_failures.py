@@ -47,7 +47,7 @@ def test_a_refused_connection_is_tried_elsewhere(plane: DataPlane, fleet: Fleet)
 
 
 def test_no_reachable_host_is_answered_fast_and_healed_by_itself(plane: DataPlane, fleet: Fleet) -> None:
-    """C28, C83: 503 within the connect timeout and a second; first success within a second of the hosts' return."""
+    """503 within the connect timeout and a second; first success within a second of the hosts' return."""
     deployed = fleet.deploy(2)
     with plane.client() as client:
         before = homes(client, deployed, [prefix(number) for number in range(20)])
@@ -68,7 +68,7 @@ def test_no_reachable_host_is_answered_fast_and_healed_by_itself(plane: DataPlan
 
 
 def test_an_unreachable_host_that_does_not_refuse_is_given_up_in_time(plane: DataPlane, fleet: Fleet) -> None:
-    """C28, C32: CONNECT_TIMEOUT_SECONDS (0.5 here), then another instance."""
+    """CONNECT_TIMEOUT_SECONDS (0.5 here), then another instance."""
     deployed = fleet.deploy(2)
     with plane.client() as client:
         home = invoke(client, deployed, prefix(0))
@@ -91,7 +91,7 @@ def test_an_unreachable_host_that_does_not_refuse_is_given_up_in_time(plane: Dat
 def test_a_request_that_was_sent_is_never_delivered_twice(
     plane: DataPlane, fleet: Fleet, route: str, script: Script
 ) -> None:
-    """C118: the host took it all and answered nothing: it may have worked on it. The caller is told."""
+    """The host took it all and answered nothing: it may have worked on it. The caller is told."""
     deployed = fleet.deploy(3)
     for host in deployed.hosts:
         host.answer = script
@@ -141,7 +141,7 @@ def test_a_host_that_breaks_its_promise_to_keep_the_connection_does_no_harm(plan
     ids=["status line", "no http", "long header", "chunk size", "two lengths", "half a head"],
 )
 def test_a_host_that_does_not_speak_http_is_a_model_error(plane: DataPlane, fleet: Fleet, script: Raw) -> None:
-    """C88, C117: the reason is in the message; nothing of the garbage reaches the caller as an answer."""
+    """The reason is in the message; nothing of the garbage reaches the caller as an answer."""
     deployed = fleet.deploy(1)
     deployed.hosts[0].answer = script
     with plane.client() as client:
@@ -180,7 +180,7 @@ FAULTS: dict[str, Script] = {
 
 
 def test_every_fault_gives_its_place_back(quick_plane: DataPlane, fleet: Fleet) -> None:
-    """C88: threshold 1; refused, timed out, 500, garbage: 3 each; then home takes the prefix again."""
+    """Threshold 1; refused, timed out, 500, garbage: 3 each; then home takes the prefix again."""
     deployed = fleet.deploy(2, threshold=1)
     with quick_plane.client() as client:
         home = invoke(client, deployed, prefix(0))
@@ -207,7 +207,7 @@ def test_every_fault_gives_its_place_back(quick_plane: DataPlane, fleet: Fleet) 
 
 @pytest.mark.parametrize("status", [400, 404, 422, 429])
 def test_client_errors_do_not_set_a_host_aside(plane: DataPlane, fleet: Fleet, status: int) -> None:
-    """C82: 50 of them, then every prefix is still served by its home."""
+    """50 of them, then every prefix is still served by its home."""
     deployed = fleet.deploy(3)
     bodies = [prefix(number) for number in range(12)]
     with plane.client() as client:
@@ -223,7 +223,7 @@ def test_client_errors_do_not_set_a_host_aside(plane: DataPlane, fleet: Fleet, s
 
 
 def test_client_errors_do_not_heal_a_host_nor_hide_its_faults(plane: DataPlane, fleet: Fleet) -> None:
-    """C82: a host that mixes resets with 400s is set aside all the same."""
+    """A host that mixes resets with 400s is set aside all the same."""
     deployed = fleet.deploy(2)
     with plane.client() as client:
         home = invoke(client, deployed, prefix(0))
@@ -270,7 +270,7 @@ def test_a_host_that_died_with_requests_open_fails_only_those(plane: DataPlane, 
 
 
 def test_retries_are_the_clients_alone_when_all_hosts_are_slow(quick_plane: DataPlane, fleet: Fleet) -> None:
-    """C118: botocore with 3 attempts and openai with 2 retries ask once: the host may be at work on it."""
+    """Botocore with 3 attempts and openai with 2 retries ask once: the host may be at work on it."""
     deployed = fleet.deploy(3)
     for host in deployed.hosts:
         host.hold()
@@ -288,7 +288,7 @@ def test_retries_are_the_clients_alone_when_all_hosts_are_slow(quick_plane: Data
 
 
 def test_what_failed_is_logged_with_reason_host_and_time(quick_plane: DataPlane, fleet: Fleet) -> None:
-    """C117: no empty reasons, in the log or to the client."""
+    """No empty reasons, in the log or to the client."""
     deployed = fleet.deploy(1)
     (one,) = deployed.endpoint.variants
     identity = one.instances[0].identity

@@ -61,7 +61,7 @@ def count_at(fleet: Fleet, deployed: Deployed) -> int:
 
 
 def test_counts_of_a_removed_endpoint_leave_no_key(own_fleet: Fleet) -> None:
-    """C89, C13: its streams end, no key of it stays; made anew on the same hosts it starts at zero."""
+    """Its streams end, no key of it stays; made anew on the same hosts it starts at zero."""
     (plane,) = start(own_fleet.stage)
     deployed = own_fleet.deploy(3, threshold=2)
     redis = own_fleet.stage.routes.redis
@@ -80,7 +80,7 @@ def test_counts_of_a_removed_endpoint_leave_no_key(own_fleet: Fleet) -> None:
 
 
 def test_a_flushed_script_cache_fails_nothing(own_fleet: Fleet) -> None:
-    """C90: SCRIPT FLUSH under traffic; the threshold is exact at once."""
+    """SCRIPT FLUSH under traffic; the threshold is exact at once."""
     planes = start(own_fleet.stage, 2)
     deployed = own_fleet.deploy(3, threshold=2)
     with planes[0].client() as client:
@@ -94,7 +94,7 @@ def test_a_flushed_script_cache_fails_nothing(own_fleet: Fleet) -> None:
 
 
 def test_counts_are_true_again_after_redis_lost_everything(own_fleet: Fleet) -> None:
-    """C90: FLUSHALL while 4 are held: within a lease the 4 are counted again, no more, no less."""
+    """FLUSHALL while 4 are held: within a lease the 4 are counted again, no more, no less."""
     planes = start(own_fleet.stage, 2)
     deployed = own_fleet.deploy(3, threshold=2)
     with planes[0].client() as client:
@@ -113,7 +113,7 @@ def test_counts_are_true_again_after_redis_lost_everything(own_fleet: Fleet) -> 
 
 
 def test_a_restart_of_redis_without_data_fails_nothing(own_fleet: Fleet, own_redis: PrivateServer) -> None:
-    """C90, C96, C113: requests go on while it is away for longer than a lease, open ones finish, counts converge."""
+    """Requests go on while it is away for longer than a lease, open ones finish, counts converge."""
     planes = start(own_fleet.stage, 2)
     # While Redis is away each worker admits its share of the threshold, 4; so the held ones push nobody away.
     deployed = own_fleet.deploy(3, threshold=8)
@@ -144,7 +144,7 @@ def test_a_restart_of_redis_without_data_fails_nothing(own_fleet: Fleet, own_red
 
 
 def test_a_frozen_redis_delays_nothing_for_long(own_fleet: Fleet, own_redis: PrivateServer) -> None:
-    """C93: SIGSTOP: nothing fails, keys stay at home, after the first second nothing waits; then exact again."""
+    """SIGSTOP: nothing fails, keys stay at home, after the first second nothing waits; then exact again."""
     planes = start(own_fleet.stage, 2)
     deployed = own_fleet.deploy(3, threshold=2)
     with planes[0].client() as client:
@@ -177,7 +177,7 @@ def test_a_frozen_redis_delays_nothing_for_long(own_fleet: Fleet, own_redis: Pri
 
 
 def test_a_slow_redis_and_callers_that_leave_use_up_nothing(own_fleet: Fleet, hosts_thread: HostThread) -> None:
-    """C92: 100 ms to Redis and back, 300 callers that leave at once; then 50 are served, and no count is left."""
+    """100 ms to Redis and back, 300 callers that leave at once; then 50 are served, and no count is left."""
     redis = own_fleet.stage.routes.redis
     link = SlowLink(hosts_thread, int(redis.connection_pool.connection_kwargs["port"]), delay_seconds=0.05)
     try:
@@ -200,7 +200,7 @@ def test_a_slow_redis_and_callers_that_leave_use_up_nothing(own_fleet: Fleet, ho
 
 
 def test_a_link_that_stops_without_closing_is_noticed(own_fleet: Fleet, hosts_thread: HostThread) -> None:
-    """C94: routes changed while the worker was cut off are there within RESYNC_SECONDS of the link's return."""
+    """Routes changed while the worker was cut off are there within RESYNC_SECONDS of the link's return."""
     redis = own_fleet.stage.routes.redis
     link = SlowLink(hosts_thread, int(redis.connection_pool.connection_kwargs["port"]))
     try:
@@ -223,7 +223,7 @@ def test_a_link_that_stops_without_closing_is_noticed(own_fleet: Fleet, hosts_th
 
 
 def test_a_lost_notice_costs_one_resync(own_fleet: Fleet) -> None:
-    """C94: no notice at all: RESYNC_SECONDS bounds it, for a change and for a removal."""
+    """No notice at all: RESYNC_SECONDS bounds it, for a change and for a removal."""
     (plane,) = start(own_fleet.stage)
     deployed = own_fleet.deploy(1)
     routes = own_fleet.stage.routes
@@ -273,7 +273,7 @@ def test_a_table_that_cannot_be_read_changes_nothing(own_fleet: Fleet) -> None:
 
 
 def test_a_killed_workers_share_is_gone_within_a_lease(own_fleet: Fleet) -> None:
-    """C97: kill -9 with 3 held, twice; the other worker sees home free again, and its own share untouched."""
+    """Kill -9 with 3 held, twice; the other worker sees home free again, and its own share untouched."""
     planes = start(own_fleet.stage, 1)
     deployed = own_fleet.deploy(3, threshold=4)
     with planes[0].client() as client:
@@ -311,7 +311,7 @@ def test_a_stream_longer_than_many_leases_stays_counted(own_fleet: Fleet) -> Non
 
 
 def test_a_worker_starts_from_its_last_table_when_redis_is_away(own_fleet: Fleet, own_redis: PrivateServer) -> None:
-    """C113, C122: the table under --data-dir; the same homes as before."""
+    """The table under --data-dir; the same homes as before."""
     (plane,) = start(own_fleet.stage)
     deployed = own_fleet.deploy(4, threshold=2)
     with plane.client() as client:

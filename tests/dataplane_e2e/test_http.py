@@ -26,7 +26,6 @@ from tests.waiting import wait_until
     ],
 )
 def test_paths_that_reach_elsewhere_stay_here(plane: DataPlane, fleet: Fleet, target: str) -> None:
-    """C47"""
     deployed = fleet.deploy(1)
     with plane.client() as client:
         answer = client.request(target.format(name=deployed.name), b"{}")
@@ -36,7 +35,7 @@ def test_paths_that_reach_elsewhere_stay_here(plane: DataPlane, fleet: Fleet, ta
 
 
 def test_requests_on_one_connection_do_not_mix(plane: DataPlane, fleet: Fleet) -> None:
-    """C35: lengths are right under keep-alive, whatever the answer's framing was."""
+    """Lengths are right under keep-alive, whatever the answer's framing was."""
     deployed = fleet.deploy(1)
     deployed.hosts[0].queue += [
         json_answer({"n": 1}),
@@ -56,7 +55,6 @@ def test_requests_on_one_connection_do_not_mix(plane: DataPlane, fleet: Fleet) -
 
 
 def test_a_chunked_request_arrives_with_one_framing(plane: DataPlane, fleet: Fleet) -> None:
-    """C35"""
     deployed = fleet.deploy(1)
     body = '{\n  "messages": [],\n  "model": "\\u4e2d é"\n}'.encode()
     framed = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:7], body[7:])) + b"0\r\n\r\n"
@@ -67,7 +65,6 @@ def test_a_chunked_request_arrives_with_one_framing(plane: DataPlane, fleet: Fle
 
 
 def test_an_answer_of_no_bytes_arrives_at_once(plane: DataPlane, fleet: Fleet) -> None:
-    """C45"""
     deployed = fleet.deploy(1)
     deployed.hosts[0].queue += [
         Answer(body=b"", headers=()),
@@ -82,7 +79,7 @@ def test_an_answer_of_no_bytes_arrives_at_once(plane: DataPlane, fleet: Fleet) -
 
 
 def test_an_http_1_0_caller_can_read_the_answer(plane: DataPlane, fleet: Fleet) -> None:
-    """C45: no chunks; the end is a length or the end of the connection."""
+    """No chunks; the end is a length or the end of the connection."""
     deployed = fleet.deploy(1)
     deployed.hosts[0].answer = Answer(body=[b"one", b"two"])
     for target in (deployed.invocations, deployed.chat):

@@ -15,7 +15,7 @@ EVERY_BYTE = bytes(range(256)) * 33
 
 
 def test_body_and_headers_reach_the_host_and_its_answer_the_caller(boto: Any, fleet: Fleet) -> None:
-    """C38, H15: attributes pass both ways; the caller's credentials and the SDK's own headers do not pass at all."""
+    """Attributes pass both ways; the caller's credentials and the SDK's own headers do not pass at all."""
     deployed = fleet.deploy(1)
     host = deployed.hosts[0]
     host.answer = Answer(
@@ -46,7 +46,6 @@ def test_body_and_headers_reach_the_host_and_its_answer_the_caller(boto: Any, fl
 
 
 def test_attributes_are_not_echoed_when_the_host_sets_none(boto: Any, fleet: Fleet) -> None:
-    """C38"""
     deployed = fleet.deploy(1)
     answer = boto.invoke_endpoint(EndpointName=deployed.name, Body=b"x", CustomAttributes="a=1")
     assert not answer.get("CustomAttributes")
@@ -54,7 +53,7 @@ def test_attributes_are_not_echoed_when_the_host_sets_none(boto: Any, fleet: Fle
 
 @pytest.mark.parametrize("content_type", [None, "text/csv", "application/x-npy", "application/json; charset=utf-16"])
 def test_any_bytes_pass_with_their_type_or_none(boto: Any, fleet: Fleet, content_type: str | None) -> None:
-    """C39: no type is invented, no body is parsed."""
+    """No type is invented, no body is parsed."""
     deployed = fleet.deploy(1)
     deployed.hosts[0].answer = Answer(body=EVERY_BYTE, headers=(("Content-Type", "image/png"),))
     given = {"ContentType": content_type} if content_type else {}
@@ -69,7 +68,7 @@ def test_any_bytes_pass_with_their_type_or_none(boto: Any, fleet: Fleet, content
 
 @pytest.mark.parametrize("status", [400, 404, 429, 500, 503, 507])
 def test_a_host_error_is_a_model_error(boto: Any, fleet: Fleet, status: int) -> None:
-    """C30, H17: 424 with the host's status and words, and one delivery: the SDK has nothing to retry."""
+    """424 with the host's status and words, and one delivery: the SDK has nothing to retry."""
     deployed = fleet.deploy(2)
     said = f"out of luck {status} ".encode() + b"x" * 5_000
     for host in deployed.hosts:
@@ -89,7 +88,6 @@ def test_a_host_error_is_a_model_error(boto: Any, fleet: Fleet, status: int) -> 
 
 
 def test_a_short_host_error_is_quoted_whole(boto: Any, fleet: Fleet) -> None:
-    """H17"""
     deployed = fleet.deploy(1)
     deployed.hosts[0].answer = Answer(body=b'{"detail":"bad input"}', status=400)
     with pytest.raises(boto.exceptions.ModelError) as caught:
@@ -102,7 +100,6 @@ def test_a_short_host_error_is_quoted_whole(boto: Any, fleet: Fleet) -> None:
 
 
 def test_the_sdk_with_its_own_retries_does_not_repeat_a_model_error(plane: DataPlane, fleet: Fleet) -> None:
-    """H17, C118"""
     deployed = fleet.deploy(1)
     deployed.hosts[0].answer = Answer(body=b"boom", status=500)
     client = runtime(plane, retries={"mode": "standard", "total_max_attempts": 3})
@@ -113,7 +110,7 @@ def test_the_sdk_with_its_own_retries_does_not_repeat_a_model_error(plane: DataP
 
 
 def test_an_unknown_endpoint_is_a_validation_error(boto: Any, fleet: Fleet) -> None:
-    """C31, C120, H16: whether it never was, or another has the name in other letter case."""
+    """Whether it never was, or another has the name in other letter case."""
     deployed = fleet.deploy(1, name="Case-Matters")
     for name in ("nope", "case-matters"):
         with pytest.raises(ClientError) as caught:
@@ -126,7 +123,7 @@ def test_an_unknown_endpoint_is_a_validation_error(boto: Any, fleet: Fleet) -> N
 
 
 def test_an_endpoint_is_unknown_once_it_is_gone(boto: Any, fleet: Fleet) -> None:
-    """C31: Deleting endpoints have left the table."""
+    """Deleting endpoints have left the table."""
     deployed = fleet.deploy(1)
     boto.invoke_endpoint(EndpointName=deployed.name, Body=b"{}")
     fleet.stage.routes.remove(deployed.name)
@@ -137,7 +134,6 @@ def test_an_endpoint_is_unknown_once_it_is_gone(boto: Any, fleet: Fleet) -> None
 
 
 def test_an_unknown_target_variant_is_named(boto: Any, fleet: Fleet) -> None:
-    """C31"""
     deployed = fleet.deploy(1)
     with pytest.raises(ClientError, match="ghost") as caught:
         boto.invoke_endpoint(EndpointName=deployed.name, Body=b"{}", TargetVariant="ghost")
@@ -146,7 +142,6 @@ def test_an_unknown_target_variant_is_named(boto: Any, fleet: Fleet) -> None:
 
 
 def test_a_component_header_is_refused_where_no_components_are(boto: Any, fleet: Fleet) -> None:
-    """H27"""
     deployed = fleet.deploy(1)
     with pytest.raises(ClientError) as caught:
         boto.invoke_endpoint(EndpointName=deployed.name, Body=b"{}", InferenceComponentName="ic")
@@ -156,7 +151,7 @@ def test_a_component_header_is_refused_where_no_components_are(boto: Any, fleet:
 
 
 def test_target_variant_beats_weights(boto: Any, fleet: Fleet) -> None:
-    """B.4: also for a weight of zero; without it, weights decide."""
+    """Also for a weight of zero; without it, weights decide."""
     first, second = fleet.hosts.make(2)
     deployed = fleet.deploy_variants(
         [
@@ -172,7 +167,7 @@ def test_target_variant_beats_weights(boto: Any, fleet: Fleet) -> None:
 
 
 def test_weights_share_the_traffic(plane: DataPlane, fleet: Fleet) -> None:
-    """A.5: share = weight / sum of weights."""
+    """Share = weight / sum of weights."""
     first, second = fleet.hosts.make(2)
     parts = [
         (fleet.variant([host], name=name, weight=weight, strategy="RANDOM"), [host])
@@ -187,7 +182,6 @@ def test_weights_share_the_traffic(plane: DataPlane, fleet: Fleet) -> None:
 
 
 def test_the_host_is_called_by_its_own_name(plane: DataPlane, fleet: Fleet) -> None:
-    """C42"""
     deployed = fleet.deploy(1)
     with plane.client() as client:
         client.request(deployed.invocations, b"x", [("Host", "api.example.test")])
@@ -197,7 +191,7 @@ def test_the_host_is_called_by_its_own_name(plane: DataPlane, fleet: Fleet) -> N
 
 @pytest.mark.parametrize("location", ["http://10.0.0.9:1/x", "/invocations/", "{other}/invocations"])
 def test_redirects_are_never_followed_nor_shown(plane: DataPlane, fleet: Fleet, location: str) -> None:
-    """C40: one delivery, a host error, and no trace of where the host pointed."""
+    """One delivery, a host error, and no trace of where the host pointed."""
     deployed = fleet.deploy(1)
     other = fleet.hosts.one()
     deployed.hosts[0].answer = redirect(location.format(other=other.url))
@@ -217,7 +211,7 @@ def test_redirects_are_never_followed_nor_shown(plane: DataPlane, fleet: Fleet, 
 
 
 def test_proxy_variables_of_the_shell_change_nothing(plane: DataPlane, fleet: Fleet) -> None:
-    """C41: this plane runs with HTTP_PROXY, ALL_PROXY and a NO_PROXY of odd form set."""
+    """This plane runs with HTTP_PROXY, ALL_PROXY and a NO_PROXY of odd form set."""
     with open(f"/proc/{plane.pids()[0]}/environ", "rb") as file:
         assert b"\0HTTP_PROXY=http://127.0.0.1:9\0" in file.read()
     deployed = fleet.deploy(2)
@@ -226,7 +220,6 @@ def test_proxy_variables_of_the_shell_change_nothing(plane: DataPlane, fleet: Fl
 
 
 def test_a_target_variant_is_a_name_not_a_path(plane: DataPlane, fleet: Fleet) -> None:
-    """C47"""
     deployed = fleet.deploy(1)
     with plane.client() as client:
         answer = client.request(deployed.invocations, b"{}", [("X-Amzn-SageMaker-Target-Variant", "../x")])
@@ -248,7 +241,7 @@ def test_a_target_variant_is_a_name_not_a_path(plane: DataPlane, fleet: Fleet) -
     ],
 )
 def test_bad_header_values_are_refused_by_name(plane: DataPlane, fleet: Fleet, header: str, value: bytes) -> None:
-    """C37, C72: 400 that names the header; nothing cut, nothing sent on."""
+    """400 that names the header; nothing cut, nothing sent on."""
     deployed = fleet.deploy(2)
     with plane.client() as client:
         for target in (deployed.invocations, deployed.stream):
@@ -260,7 +253,7 @@ def test_bad_header_values_are_refused_by_name(plane: DataPlane, fleet: Fleet, h
 
 
 def test_odd_bytes_in_a_host_header_do_no_harm(plane: DataPlane, fleet: Fleet) -> None:
-    """C37: the header passes raw or is dropped; the answer is whole."""
+    """The header passes raw or is dropped; the answer is whole."""
     deployed = fleet.deploy(1)
     deployed.hosts[0].answer = Answer(
         body=b'{"a":1}', headers=(("Content-Type", "application/json"), ("X-Note", b"\xc3\xa9"))
@@ -273,7 +266,7 @@ def test_odd_bytes_in_a_host_header_do_no_harm(plane: DataPlane, fleet: Fleet) -
 
 
 def test_a_compressed_answer_passes_untouched(plane: DataPlane, fleet: Fleet) -> None:
-    """D.1: the container's bytes, with the coding they have."""
+    """The container's bytes, with the coding they have."""
     deployed = fleet.deploy(1)
     deployed.hosts[0].answer = answer = gzip_answer(b'{"a":1}')
     with plane.client() as client:
@@ -291,7 +284,7 @@ def test_no_coding_is_asked_for_that_the_caller_did_not_ask_for(plane: DataPlane
 
 
 def test_every_answer_has_a_request_id(plane: DataPlane, fleet: Fleet) -> None:
-    """A.1, C116: boto3 shows it as RequestId; two requests never share one."""
+    """Boto3 shows it as RequestId; two requests never share one."""
     deployed = fleet.deploy(1)
     with plane.client() as client:
         answers = [client.request(target, b"{}") for target in (deployed.invocations, "/endpoints/nope/invocations")]

@@ -24,7 +24,7 @@ EVENTS = [b"data: %d\n\n" % number for number in range(4)]
 
 
 def test_a_drain_finishes_streams_and_takes_nothing_new(own_fleet: Fleet) -> None:
-    """C112: readiness off at once, 6 streams end whole, the endless one with its error, counts gone, exit code 0."""
+    """Readiness off at once, 6 streams end whole, the endless one with its error, counts gone, exit code 0."""
     stage = own_fleet.stage
     plane = stage.start(settings={**SHARED, "DRAIN_SECONDS": 2})
     deployed = own_fleet.deploy(1, threshold=20)
@@ -68,7 +68,7 @@ def test_a_drain_finishes_streams_and_takes_nothing_new(own_fleet: Fleet) -> Non
 
 
 def test_an_idle_worker_stops_at_once(own_fleet: Fleet) -> None:
-    """C112: open connections without a request do not hold up the end, whatever DRAIN_SECONDS is."""
+    """Open connections without a request do not hold up the end, whatever DRAIN_SECONDS is."""
     plane = own_fleet.stage.start(settings=SHARED, workers=2)
     deployed = own_fleet.deploy(1)
     clients = [plane.client() for _ in range(5)]
@@ -82,7 +82,7 @@ def test_an_idle_worker_stops_at_once(own_fleet: Fleet) -> None:
 
 
 def test_a_request_that_was_open_at_the_end_is_answered_and_its_connection_closed(own_fleet: Fleet) -> None:
-    """C112: keep-alive is not offered by a worker that stops."""
+    """Keep-alive is not offered by a worker that stops."""
     plane = own_fleet.stage.start(settings={**SHARED, "DRAIN_SECONDS": 5})
     deployed = own_fleet.deploy(1)
     gate = deployed.hosts[0].hold()
@@ -149,7 +149,7 @@ def test_no_worker_outlives_a_killed_parent(own_fleet: Fleet) -> None:
 
 
 def test_readiness_waits_for_routes_and_liveness_does_not(own_stage: Stage, own_redis: PrivateServer) -> None:
-    """C113: (c) routes never loaded; (b) Redis dead: alive, and as ready as before."""
+    """(c) routes never loaded; (b) Redis dead: alive, and as ready as before."""
     plane = DataPlane(own_redis.url, own_stage.directory / "bare", settings={**SHARED, "RESYNC_SECONDS": 0.5})
     own_stage.planes.append(plane)
     plane.start(wait=False)
@@ -171,7 +171,7 @@ def test_readiness_waits_for_routes_and_liveness_does_not(own_stage: Stage, own_
 
 
 def test_dead_hosts_show_in_the_metrics_not_in_readiness(plane: DataPlane, fleet: Fleet) -> None:
-    """C113: (a) all hosts of an endpoint dead: the worker is ready, the read-out says 0 available."""
+    """(a) all hosts of an endpoint dead: the worker is ready, the read-out says 0 available."""
     deployed = fleet.deploy(2)
     for host in deployed.hosts:
         host.die()
@@ -206,7 +206,7 @@ def run(environ: dict[str, str], tmp_path: Path, *options: str) -> subprocess.Co
     ids=["missing", "typo", "not a number", "scheme"],
 )
 def test_a_wrong_setting_is_one_plain_sentence(tmp_path: Path, environ: dict[str, str], named: str) -> None:
-    """C122: it names the setting, shows no secret and no traceback, and the exit code says so."""
+    """It names the setting, shows no secret and no traceback, and the exit code says so."""
     ended = run(environ, tmp_path, "--port", "0")
     assert ended.returncode != 0
     assert named in ended.stderr + ended.stdout
@@ -215,7 +215,6 @@ def test_a_wrong_setting_is_one_plain_sentence(tmp_path: Path, environ: dict[str
 
 
 def test_a_port_in_use_is_one_plain_sentence(own_redis: PrivateServer, tmp_path: Path) -> None:
-    """C122"""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -37,7 +37,6 @@ def chunked(body: bytes) -> bytes:
 
 @pytest.mark.parametrize("is_chunked", [False, True])
 def test_a_body_at_the_limit_is_delivered_whole(quick_plane: DataPlane, fleet: Fleet, is_chunked: bool) -> None:
-    """C43"""
     deployed = fleet.deploy(1)
     body = bytes(range(256)) * (LIMIT // 256)
     with quick_plane.client() as client:
@@ -50,7 +49,7 @@ def test_a_body_at_the_limit_is_delivered_whole(quick_plane: DataPlane, fleet: F
 
 
 def test_a_longer_body_is_refused_before_it_is_read(quick_plane: DataPlane, fleet: Fleet) -> None:
-    """C43: by its announced length; the answer says the limit and no byte of the body is needed."""
+    """By its announced length; the answer says the limit and no byte of the body is needed."""
     deployed = fleet.deploy(1)
     for target in (deployed.invocations, deployed.stream, deployed.chat, "/v1/chat/completions"):
         with quick_plane.client() as client:
@@ -63,7 +62,7 @@ def test_a_longer_body_is_refused_before_it_is_read(quick_plane: DataPlane, flee
 
 
 def test_a_longer_chunked_body_is_refused_when_it_passes_the_limit(quick_plane: DataPlane, fleet: Fleet) -> None:
-    """C43: the chunks do not end; the answer comes all the same."""
+    """The chunks do not end; the answer comes all the same."""
     deployed = fleet.deploy(1)
     with quick_plane.client() as client:
         client.send(request_bytes(deployed.invocations, b"", [("Transfer-Encoding", "chunked")]))
@@ -83,7 +82,7 @@ def test_a_longer_chunked_body_is_refused_when_it_passes_the_limit(quick_plane: 
 
 
 def test_refusing_large_bodies_costs_no_memory(quick_plane: DataPlane, fleet: Fleet) -> None:
-    """C43: 20 callers send 6 MiB too much each."""
+    """20 callers send 6 MiB too much each."""
     fleet.deploy(1)
     before = quick_plane.worker_bytes()
 
@@ -104,7 +103,7 @@ def test_refusing_large_bodies_costs_no_memory(quick_plane: DataPlane, fleet: Fl
 
 
 def test_a_chat_with_a_large_image_passes(plane: DataPlane, fleet: Fleet) -> None:
-    """C43: a 20 MiB data URL is below the default limit of 25 MiB."""
+    """A 20 MiB data URL is below the default limit of 25 MiB."""
     deployed = fleet.deploy(2)
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "QUJD" * (5 * 2**20)}}
     message = {"role": "user", "content": [{"type": "text", "text": "what is this"}, image]}
@@ -116,7 +115,6 @@ def test_a_chat_with_a_large_image_passes(plane: DataPlane, fleet: Fleet) -> Non
 
 
 def test_100_continue_comes_before_the_body(plane: DataPlane, fleet: Fleet) -> None:
-    """C44"""
     deployed = fleet.deploy(1)
     body = b"x" * 2_000_000
     with plane.client() as client:
@@ -132,7 +130,7 @@ def test_100_continue_comes_before_the_body(plane: DataPlane, fleet: Fleet) -> N
 
 
 def test_an_expected_body_that_will_be_refused_is_not_asked_for(quick_plane: DataPlane, fleet: Fleet) -> None:
-    """C44: unknown endpoint and too large a body are final answers at once."""
+    """Unknown endpoint and too large a body are final answers at once."""
     deployed = fleet.deploy(1)
     for target, length, status in (("/endpoints/nope/invocations", 5, 400), (deployed.invocations, LIMIT + 1, 413)):
         with quick_plane.client() as client:
@@ -141,7 +139,7 @@ def test_an_expected_body_that_will_be_refused_is_not_asked_for(quick_plane: Dat
 
 
 def test_a_body_that_drips_holds_no_place(quick_plane: DataPlane, fleet: Fleet) -> None:
-    """C48: the slow caller is not counted before its body is in, and is sent away after READ_TIMEOUT_SECONDS."""
+    """The slow caller is not counted before its body is in, and is sent away after READ_TIMEOUT_SECONDS."""
     deployed = fleet.deploy(3, threshold=1)
     body = prefix(1, 2_000)
     with quick_plane.client() as client, quick_plane.client() as slow:
@@ -159,7 +157,7 @@ def test_a_body_that_drips_holds_no_place(quick_plane: DataPlane, fleet: Fleet) 
 
 
 def test_a_head_that_drips_is_sent_away(quick_plane: DataPlane, fleet: Fleet) -> None:
-    """C48: the same limit holds from the first byte of the request."""
+    """The same limit holds from the first byte of the request."""
     fleet.deploy(1)
     with quick_plane.client() as slow:
         slow.send(b"POST /endpoints/x/invocations HTTP/1.1\r\nHost: x\r\nX-Dr")
@@ -168,7 +166,7 @@ def test_a_head_that_drips_is_sent_away(quick_plane: DataPlane, fleet: Fleet) ->
 
 
 def test_a_host_may_think_longer_than_a_client_librarys_default(plane: DataPlane, fleet: Fleet) -> None:
-    """C32: 5.3 s before the head, and between chunks, on every route; CONNECT_TIMEOUT_SECONDS is 0.5 here."""
+    """5.3 s before the head, and between chunks, on every route; CONNECT_TIMEOUT_SECONDS is 0.5 here."""
     deployed = fleet.deploy(2, "RANDOM")
     slow_head = Answer(before=5.3)
     slow_chunk = sse(b"data: 1\n\n", 5.3, b"data: [DONE]\n\n")
@@ -196,7 +194,7 @@ def test_a_host_may_think_longer_than_a_client_librarys_default(plane: DataPlane
 
 
 def test_a_unary_call_past_its_limit_is_a_model_error_of_status_0(quick_plane: DataPlane, fleet: Fleet) -> None:
-    """C33, C117, C118, H18: told in AWS's words, one delivery, the host's connection closed, no count left."""
+    """Told in AWS's words, one delivery, the host's connection closed, no count left."""
     deployed = fleet.deploy(2)
     for host in deployed.hosts:
         host.hold()
@@ -220,7 +218,6 @@ def test_a_unary_call_past_its_limit_is_a_model_error_of_status_0(quick_plane: D
 
 
 def test_a_chat_past_its_limit_is_a_504(quick_plane: DataPlane, fleet: Fleet) -> None:
-    """C33, C59, C117"""
     deployed = fleet.deploy(2)
     for host in deployed.hosts:
         host.hold()
@@ -234,7 +231,7 @@ def test_a_chat_past_its_limit_is_a_504(quick_plane: DataPlane, fleet: Fleet) ->
 
 
 def test_a_stream_without_a_first_byte_is_a_model_error(quick_plane: DataPlane, fleet: Fleet) -> None:
-    """C33: FIRST_BYTE_TIMEOUT_SECONDS; before the first byte it is an ordinary HTTP error."""
+    """FIRST_BYTE_TIMEOUT_SECONDS; before the first byte it is an ordinary HTTP error."""
     deployed = fleet.deploy(1)
     deployed.hosts[0].hold()
     with quick_plane.client() as client:
@@ -247,7 +244,7 @@ def test_a_stream_without_a_first_byte_is_a_model_error(quick_plane: DataPlane, 
 def test_a_unary_answer_may_take_longer_than_a_first_byte_but_not_than_the_call(
     quick_plane: DataPlane, fleet: Fleet
 ) -> None:
-    """C33: chunks keep coming, the whole call ends at INVOKE_TIMEOUT_SECONDS all the same."""
+    """Chunks keep coming, the whole call ends at INVOKE_TIMEOUT_SECONDS all the same."""
     deployed = fleet.deploy(1)
     deployed.hosts[0].answer = Answer(body=[b"x"] + [step for _ in range(40) for step in (0.1, b"x")])
     started = time.monotonic()
@@ -263,7 +260,7 @@ def test_a_unary_answer_may_take_longer_than_a_first_byte_but_not_than_the_call(
 
 
 def test_a_slow_but_steady_stream_is_not_cut(quick_plane: DataPlane, fleet: Fleet) -> None:
-    """C33, C54: longer than every other limit (1 s), with no gap as long as IDLE_TIMEOUT_SECONDS (0.7 s)."""
+    """Longer than every other limit (1 s), with no gap as long as IDLE_TIMEOUT_SECONDS (0.7 s)."""
     deployed = fleet.deploy(1)
     events = [b"data: %d\n\n" % number for number in range(5)]
     deployed.hosts[0].answer = sse(*(step for event in events for step in (event, 0.4)))
@@ -275,7 +272,7 @@ def test_a_slow_but_steady_stream_is_not_cut(quick_plane: DataPlane, fleet: Flee
 
 
 def test_an_idle_stream_ends_with_an_error(quick_plane: DataPlane, fleet: Fleet) -> None:
-    """C54: one chunk, then nothing: each protocol's error, the host's connection closed, the count released."""
+    """One chunk, then nothing: each protocol's error, the host's connection closed, the count released."""
     deployed = fleet.deploy(1)
     deployed.hosts[0].hold(before_head=False)
     with quick_plane.client() as native, quick_plane.client() as openai:
@@ -291,7 +288,7 @@ def test_an_idle_stream_ends_with_an_error(quick_plane: DataPlane, fleet: Fleet)
 
 
 def test_a_stream_past_its_whole_limit_ends_with_an_error(quick_plane: DataPlane, fleet: Fleet) -> None:
-    """C33: STREAM_TIMEOUT_SECONDS is 3 here; the stream never pauses."""
+    """STREAM_TIMEOUT_SECONDS is 3 here; the stream never pauses."""
     deployed = fleet.deploy(1)
     deployed.hosts[0].answer = sse(*(step for _ in range(60) for step in (b"data: x\n\n", 0.1)))
     started = time.monotonic()
@@ -303,7 +300,7 @@ def test_a_stream_past_its_whole_limit_ends_with_an_error(quick_plane: DataPlane
 
 
 def test_large_bodies_do_not_hold_up_small_requests(plane: DataPlane, fleet: Fleet) -> None:
-    """C115: 6 MB chats at concurrency 4, while a small invocation is sent again and again."""
+    """6 MB chats at concurrency 4, while a small invocation is sent again and again."""
     deployed = fleet.deploy(2)
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "QUJD" * (3 * 2**19)}}
     body = json.dumps({"messages": [{"role": "user", "content": [image, {"type": "text", "text": "x"}]}]}).encode()

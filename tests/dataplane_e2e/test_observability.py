@@ -23,7 +23,7 @@ def outcomes(plane: DataPlane, name: str) -> dict[str, float]:
 
 
 def test_every_decision_is_counted_by_its_outcome(plane: DataPlane, fleet: Fleet) -> None:
-    """C121: home, overflow, all saturated, no key: the sum is the number of requests."""
+    """Home, overflow, all saturated, no key: the sum is the number of requests."""
     deployed = fleet.deploy(2, threshold=1)
     with plane.client() as client:
         for _ in range(3):
@@ -44,7 +44,6 @@ def test_every_decision_is_counted_by_its_outcome(plane: DataPlane, fleet: Fleet
 
 
 def test_other_strategies_have_outcomes_of_their_own(plane: DataPlane, fleet: Fleet) -> None:
-    """C121"""
     expected = {}
     with plane.client() as client:
         for hosts, strategy, outcome in (
@@ -76,7 +75,7 @@ def test_in_flight_is_shown_per_instance(plane: DataPlane, fleet: Fleet) -> None
 
 
 def test_what_callers_invent_makes_no_new_series(plane: DataPlane, fleet: Fleet) -> None:
-    """C114: 600 requests with names, models, variants, paths and methods of their own: under 50 new series."""
+    """600 requests with names, models, variants, paths and methods of their own: under 50 new series."""
     deployed = fleet.deploy(1)
     with plane.client() as client:
         invoke(client, deployed, b"x")
@@ -111,7 +110,7 @@ def test_the_metrics_are_well_formed(plane: DataPlane, fleet: Fleet) -> None:
 
 
 def test_a_request_id_goes_through(plane: DataPlane, fleet: Fleet) -> None:
-    """C116: the caller's id is returned, passed to the host and written into the log line."""
+    """The caller's id is returned, passed to the host and written into the log line."""
     deployed = fleet.deploy(1)
     with plane.client() as client:
         answer = client.request(deployed.invocations, b"x", [("X-Request-Id", "caller-id-1")])
@@ -129,7 +128,7 @@ def lines(plane: DataPlane) -> list[dict[str, Any]]:
 
 
 def test_ids_cannot_forge_log_lines(plane: DataPlane, fleet: Fleet) -> None:
-    """C116: escapes, control characters, 10 KB: one line per request, the id cut or replaced, and used everywhere."""
+    """Escapes, control characters, 10 KB: one line per request, the id cut or replaced, and used everywhere."""
     deployed = fleet.deploy(1)
     odd = [b"a%0d%0aINFO fake", b"\x1b[31mred", b"x" * 10_000, b'"},{"a":"', b"\xc3\xa9", b"a\tb"]
     at = len(plane.output)
@@ -169,7 +168,6 @@ def test_nothing_of_a_body_or_a_credential_is_logged(plane: DataPlane, fleet: Fl
 
 
 def test_a_log_line_says_where_a_request_went(plane: DataPlane, fleet: Fleet) -> None:
-    """C121"""
     deployed = fleet.deploy(2)
     with plane.client() as client:
         answer = client.request(deployed.invocations, prefix(0), [("X-Request-Id", "where-1")])

@@ -25,7 +25,7 @@ def targets(deployed: Deployed) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("is_endpoint_in_path", [True, False])
 def test_the_openai_client_chats_and_streams(plane: DataPlane, fleet: Fleet, is_endpoint_in_path: bool) -> None:
-    """H29: on AWS's base URL with an empty model, and on the plain one with the endpoint as model."""
+    """On AWS's base URL with an empty model, and on the plain one with the endpoint as model."""
     deployed = fleet.deploy(3)
     base = f"{plane.url}/endpoints/{deployed.name}/openai/v1" if is_endpoint_in_path else f"{plane.url}/v1"
     model = "" if is_endpoint_in_path else deployed.name
@@ -43,7 +43,7 @@ def test_the_openai_client_chats_and_streams(plane: DataPlane, fleet: Fleet, is_
 
 
 def test_the_body_passes_byte_for_byte(plane: DataPlane, fleet: Fleet) -> None:
-    """C64: big integers, float text, escapes, repeated members, order and unknown members included."""
+    """Big integers, float text, escapes, repeated members, order and unknown members included."""
     deployed = fleet.deploy(2)
     with plane.client() as client:
         for target, model in targets(deployed):
@@ -56,7 +56,7 @@ def test_the_body_passes_byte_for_byte(plane: DataPlane, fleet: Fleet) -> None:
 
 
 def test_model_passes_untouched_where_the_path_names_the_endpoint(plane: DataPlane, fleet: Fleet) -> None:
-    """C60: whatever it is, or absent."""
+    """Whatever it is, or absent."""
     deployed = fleet.deploy(1)
     bodies = [json.dumps({"messages": [], "model": model}).encode() for model in ("does-not-exist", "", 5, None, " e ")]
     bodies.append(b'{"messages":[]}')
@@ -68,7 +68,7 @@ def test_model_passes_untouched_where_the_path_names_the_endpoint(plane: DataPla
 
 @pytest.mark.parametrize("change", ["does-not-exist", "", "{} ", "{upper}"])
 def test_an_unknown_model_is_not_found(plane: DataPlane, fleet: Fleet, change: str) -> None:
-    """C60: 404 where the model names the endpoint; spaces and letter case count; nothing reaches a host."""
+    """404 where the model names the endpoint; spaces and letter case count; nothing reaches a host."""
     deployed = fleet.deploy(1)
     model = change.format(deployed.name, upper=deployed.name.upper())
     with openai_client(f"{plane.url}/v1") as client, pytest.raises(openai.NotFoundError) as caught:
@@ -79,7 +79,7 @@ def test_an_unknown_model_is_not_found(plane: DataPlane, fleet: Fleet, change: s
 
 @pytest.mark.parametrize("model", ["5", "null", "[]", "{}", "true"])
 def test_a_model_that_is_no_string_is_refused(plane: DataPlane, fleet: Fleet, model: str) -> None:
-    """C60: 400 that names the member."""
+    """400 that names the member."""
     fleet.deploy(1)
     with plane.client() as client:
         answer = client.request("/v1/chat/completions", b'{"model":%b,"messages":[]}' % model.encode())
@@ -90,7 +90,7 @@ def test_a_model_that_is_no_string_is_refused(plane: DataPlane, fleet: Fleet, mo
 
 
 def test_an_unknown_endpoint_in_the_path_has_awss_words(plane: DataPlane, fleet: Fleet) -> None:
-    """E.2: as measured on AWS."""
+    """As measured on AWS."""
     fleet.deploy(1)
     base = f"{plane.url}/endpoints/nope/openai/v1"
     with openai_client(base) as client, pytest.raises(openai.BadRequestError) as caught:
@@ -105,7 +105,7 @@ NOT_OBJECTS = [b"null", b"[]", b'"x"', b"5", b"", b"{", b"true", b"{}}", b'{"mes
 
 @pytest.mark.parametrize("body", [*NOT_OBJECTS, '{"messages":[]}'.encode("utf-16"), b'{"messages":["\xff"]}'])
 def test_bodies_that_are_no_json_object_are_refused(plane: DataPlane, fleet: Fleet, body: bytes) -> None:
-    """C67, C59: 400 in the envelope, also when a stream was wanted; nothing is sent on."""
+    """400 in the envelope, also when a stream was wanted; nothing is sent on."""
     deployed = fleet.deploy(2)
     with plane.client() as client:
         for target, _ in targets(deployed):
@@ -117,7 +117,6 @@ def test_bodies_that_are_no_json_object_are_refused(plane: DataPlane, fleet: Fle
 
 @pytest.mark.parametrize("messages", ["{}", '"x"', "5", "null", "true"])
 def test_messages_must_be_a_list(plane: DataPlane, fleet: Fleet, messages: str) -> None:
-    """C59"""
     deployed = fleet.deploy(1)
     with plane.client() as client:
         for target, model in targets(deployed):
@@ -130,7 +129,7 @@ def test_messages_must_be_a_list(plane: DataPlane, fleet: Fleet, messages: str) 
 
 
 def test_a_body_with_a_byte_order_mark_is_routed_as_without(plane: DataPlane, fleet: Fleet) -> None:
-    """C67: the mark is absent for routing and forwarded."""
+    """The mark is absent for routing and forwarded."""
     deployed = fleet.deploy(4)
     with plane.client() as client:
         for number in range(8):
@@ -159,7 +158,7 @@ ODD_MESSAGES: list[Any] = [
 
 @pytest.mark.parametrize("messages", ODD_MESSAGES, ids=range(len(ODD_MESSAGES)))
 def test_odd_messages_are_the_hosts_to_judge(plane: DataPlane, fleet: Fleet, messages: Any) -> None:
-    """C61, C62: forwarded unchanged, never refused here."""
+    """Forwarded unchanged, never refused here."""
     deployed = fleet.deploy(2)
     with plane.client() as client:
         for target, model in targets(deployed):
@@ -169,7 +168,7 @@ def test_odd_messages_are_the_hosts_to_judge(plane: DataPlane, fleet: Fleet, mes
 
 
 def test_tool_turns_stay_at_home(plane: DataPlane, fleet: Fleet) -> None:
-    """C61: 20 conversations that grow after PrefixLength characters, with tool calls that have no content."""
+    """20 conversations that grow after PrefixLength characters, with tool calls that have no content."""
     deployed = fleet.deploy(4)
     tool_turn = [
         {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]},
@@ -188,7 +187,7 @@ def test_tool_turns_stay_at_home(plane: DataPlane, fleet: Fleet) -> None:
 
 @pytest.mark.parametrize("stream", ['"true"', "1", "null", "[]", None])
 def test_the_answer_decides_how_it_is_relayed(plane: DataPlane, fleet: Fleet, stream: str | None) -> None:
-    """C66: odd values of ``stream`` do no harm; a stream that was not asked for passes as it comes."""
+    """Odd values of ``stream`` do no harm; a stream that was not asked for passes as it comes."""
     deployed = fleet.deploy(1)
     member = b"" if stream is None else b',"stream":' + stream.encode()
     body = b'{"messages":[]%b}' % member
@@ -203,7 +202,7 @@ def test_the_answer_decides_how_it_is_relayed(plane: DataPlane, fleet: Fleet, st
 
 
 def test_a_usage_chunk_without_choices_passes(plane: DataPlane, fleet: Fleet) -> None:
-    """C65: and nobody who did not ask for it makes the host send one."""
+    """And nobody who did not ask for it makes the host send one."""
     deployed = fleet.deploy(1)
     common = {"id": "1", "created": 1, "model": "m"}
     usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
@@ -229,7 +228,7 @@ def test_a_usage_chunk_without_choices_passes(plane: DataPlane, fleet: Fleet) ->
     [(400, openai.BadRequestError), (429, openai.RateLimitError), (500, openai.InternalServerError)],
 )
 def test_host_errors_pass_through(plane: DataPlane, fleet: Fleet, status: int, kind: type[openai.APIError]) -> None:
-    """C30: status and body as the host sent them."""
+    """Status and body as the host sent them."""
     deployed = fleet.deploy(1)
     content = {"error": {"message": "said the host", "type": "t", "param": None, "code": "c"}}
     deployed.hosts[0].answer = json_answer(content, status=status)
@@ -243,7 +242,7 @@ def test_host_errors_pass_through(plane: DataPlane, fleet: Fleet, status: int, k
 
 
 def test_no_host_at_all_is_service_unavailable(plane: DataPlane, fleet: Fleet) -> None:
-    """C59, C28: quickly, with words, in each API's form."""
+    """Quickly, with words, in each API's form."""
     deployed = fleet.deploy(2)
     for host in deployed.hosts:
         host.die()
@@ -256,7 +255,6 @@ def test_no_host_at_all_is_service_unavailable(plane: DataPlane, fleet: Fleet) -
 
 
 def test_the_openai_client_shows_messages_of_refusals(plane: DataPlane, fleet: Fleet) -> None:
-    """C59"""
     deployed = fleet.deploy(1)
     with openai_client(f"{plane.url}/v1") as client, pytest.raises(openai.BadRequestError, match="messages") as caught:
         client.chat.completions.create(model=deployed.name, messages={})  # type: ignore[call-overload]
@@ -264,7 +262,7 @@ def test_the_openai_client_shows_messages_of_refusals(plane: DataPlane, fleet: F
 
 
 def test_the_component_header_is_refused_on_the_chat_route(plane: DataPlane, fleet: Fleet) -> None:
-    """H31, E: whatever its value."""
+    """Whatever its value."""
     deployed = fleet.deploy(1)
     with plane.client() as client:
         for value in ("ic", ""):
@@ -286,7 +284,7 @@ def test_a_component_in_the_path_is_refused_by_name(plane: DataPlane, fleet: Fle
 
 
 def test_models_lists_each_endpoint_once(plane: DataPlane, fleet: Fleet) -> None:
-    """C63: ids are what ``model`` takes; the official client reads the list."""
+    """Ids are what ``model`` takes; the official client reads the list."""
     deployed = [fleet.deploy(2), fleet.deploy(1)]
     with openai_client(f"{plane.url}/v1") as client:
         found = [model for model in client.models.list() if model.id in {one.name for one in deployed}]

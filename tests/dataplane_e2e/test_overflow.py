@@ -36,7 +36,7 @@ def release(deployed: Deployed, gates: list[Gate]) -> None:
 def test_two_at_home_the_rest_elsewhere_then_home_again(
     plane: DataPlane, second_plane: DataPlane, fleet: Fleet, is_chat: bool
 ) -> None:
-    """H22: threshold 2 and 5 held-open requests of one prefix, over two workers."""
+    """Threshold 2 and 5 held-open requests of one prefix, over two workers."""
     deployed = fleet.deploy(4, threshold=2)
     target, body = (deployed.chat, chat_body("x" * 2_000)) if is_chat else (deployed.invocations, prefix(0))
     with plane.client() as client:
@@ -79,7 +79,7 @@ def test_the_threshold_is_exact_across_workers(
 
 
 def test_overflow_goes_to_the_host_with_fewest_in_flight(plane: DataPlane, fleet: Fleet) -> None:
-    """C79: two hosts are full, the third has one, the fourth none: the fourth; with that stopped, the third."""
+    """Two hosts are full, the third has one, the fourth none: the fourth; with that stopped, the third."""
     deployed = fleet.deploy(4, threshold=2)
     with plane.client() as client:
         keys = {name: bodies_at(client, deployed, name, 1)[0] for name in ("h1", "h2", "h3")}
@@ -98,7 +98,7 @@ def test_overflow_goes_to_the_host_with_fewest_in_flight(plane: DataPlane, fleet
 
 
 def test_overflow_of_many_prefixes_is_spread(plane: DataPlane, fleet: Fleet) -> None:
-    """C78: 60 prefixes of one full home touch at least 4 of the 5 others, none above half."""
+    """60 prefixes of one full home touch at least 4 of the 5 others, none above half."""
     deployed = fleet.deploy(6, threshold=1)
     with plane.client() as client:
         bodies = bodies_at(client, deployed, "h1", 61)
@@ -114,7 +114,7 @@ def test_overflow_of_many_prefixes_is_spread(plane: DataPlane, fleet: Fleet) -> 
 
 
 def test_home_is_resumed_after_overflow(plane: DataPlane, fleet: Fleet) -> None:
-    """C80: an overflow binds nothing."""
+    """An overflow binds nothing."""
     deployed = fleet.deploy(4, threshold=1)
     with plane.client() as client:
         home = invoke(client, deployed, prefix(0))
@@ -130,7 +130,7 @@ def test_home_is_resumed_after_overflow(plane: DataPlane, fleet: Fleet) -> None:
 
 
 def test_with_all_hosts_full_everything_is_served_and_spread(plane: DataPlane, fleet: Fleet) -> None:
-    """C81: 3 hosts, threshold 2, 12 at once: all answered, per-host peaks within 2 of each other, nothing queued."""
+    """3 hosts, threshold 2, 12 at once: all answered, per-host peaks within 2 of each other, nothing queued."""
     deployed = fleet.deploy(3, threshold=2)
     gates = hold_all(deployed)
     with asking(plane, [(deployed.invocations, prefix(0))] * 12) as clients:
@@ -143,7 +143,7 @@ def test_with_all_hosts_full_everything_is_served_and_spread(plane: DataPlane, f
 
 
 def test_thresholds_of_variants_are_apart(plane: DataPlane, fleet: Fleet) -> None:
-    """C86: v1 is full at 1 while v2 takes 3 at home."""
+    """V1 is full at 1 while v2 takes 3 at home."""
     hosts = fleet.hosts.make(4)
     deployed = fleet.deploy_variants(
         [
@@ -167,7 +167,7 @@ def test_thresholds_of_variants_are_apart(plane: DataPlane, fleet: Fleet) -> Non
 
 
 def test_endpoints_that_share_a_host_count_apart(plane: DataPlane, fleet: Fleet) -> None:
-    """C86: counts belong to an endpoint's instance: eA's load is not eB's, and removing eA leaves eB's counts."""
+    """Counts belong to an endpoint's instance: eA's load is not eB's, and removing eA leaves eB's counts."""
     hosts = fleet.hosts.make(2)
     first, second = fleet.deploy(hosts, threshold=1), fleet.deploy(hosts, threshold=1)
     with plane.client() as client:

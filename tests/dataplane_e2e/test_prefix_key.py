@@ -18,7 +18,7 @@ def conversation(system: str, question: str, **members: Any) -> bytes:
 
 
 def test_bytes_after_the_prefix_play_no_part(plane: DataPlane, fleet: Fleet) -> None:
-    """H21: 50 requests with equal first bytes on one host; a byte inside may move them."""
+    """50 requests with equal first bytes on one host; a byte inside may move them."""
     deployed = fleet.deploy(3)
     start = prefix(0)
     with plane.client() as client:
@@ -28,7 +28,7 @@ def test_bytes_after_the_prefix_play_no_part(plane: DataPlane, fleet: Fleet) -> 
 
 
 def test_the_tail_of_a_conversation_plays_no_part(plane: DataPlane, fleet: Fleet) -> None:
-    """C68: nor do parameters; another system text does."""
+    """Nor do parameters; another system text does."""
     deployed = fleet.deploy(4)
     with plane.client() as client:
         found = set()
@@ -43,7 +43,7 @@ def test_the_tail_of_a_conversation_plays_no_part(plane: DataPlane, fleet: Fleet
 
 
 def test_text_is_compared_not_json(plane: DataPlane, fleet: Fleet) -> None:
-    """H32: spacing, escapes, member order and parameters of the JSON do not matter; parts are as one string."""
+    """Spacing, escapes, member order and parameters of the JSON do not matter; parts are as one string."""
     deployed = fleet.deploy(4)
     with plane.client() as client:
         for number in range(12):
@@ -63,7 +63,7 @@ def test_text_is_compared_not_json(plane: DataPlane, fleet: Fleet) -> None:
 
 
 def test_length_is_counted_in_characters_of_text(plane: DataPlane, fleet: Fleet) -> None:
-    """B.3: 1,024 characters of more bytes; images do not fill the prefix."""
+    """1,024 characters of more bytes; images do not fill the prefix."""
     deployed = fleet.deploy(4)
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 5_000}}
     with plane.client() as client:
@@ -78,7 +78,7 @@ def test_length_is_counted_in_characters_of_text(plane: DataPlane, fleet: Fleet)
 
 
 def test_short_prompts_have_homes_of_their_own(plane: DataPlane, fleet: Fleet) -> None:
-    """C69: 300 prompts shorter than PrefixLength, each asked three times."""
+    """300 prompts shorter than PrefixLength, each asked three times."""
     deployed = fleet.deploy(4)
     with plane.client() as client:
         prompts = [b"short %d" % number for number in range(150)]
@@ -101,7 +101,7 @@ def test_short_prompts_have_homes_of_their_own(plane: DataPlane, fleet: Fleet) -
     ids=["empty", "image", "blank", "null"],
 )
 def test_chats_without_text_are_spread(plane: DataPlane, fleet: Fleet, content: Any) -> None:
-    """C70: 200 of them; no host gets more than 60%."""
+    """200 of them; no host gets more than 60%."""
     deployed = fleet.deploy(4)
     with plane.client() as client:
         for number in range(200):
@@ -111,7 +111,7 @@ def test_chats_without_text_are_spread(plane: DataPlane, fleet: Fleet, content: 
 
 
 def test_empty_bodies_are_spread(plane: DataPlane, fleet: Fleet) -> None:
-    """C70: the same rule on the native API."""
+    """The same rule on the native API."""
     deployed = fleet.deploy(4)
     with plane.client() as client:
         for _ in range(200):
@@ -129,7 +129,7 @@ def test_an_isolation_id_is_a_key_without_text_too(plane: DataPlane, fleet: Flee
 
 
 def test_ids_join_the_key_on_every_route(plane: DataPlane, fleet: Fleet) -> None:
-    """C71, H23: the same id, the same host; 64 ids use all hosts; invocations and streams agree."""
+    """The same id, the same host; 64 ids use all hosts; invocations and streams agree."""
     deployed = fleet.deploy(4)
     native: list[str] = []
     with plane.client() as client:
@@ -161,7 +161,6 @@ def test_an_id_and_a_prefix_do_not_run_together(plane: DataPlane, fleet: Fleet) 
 
 
 def test_ids_of_64_characters_count_to_the_last(plane: DataPlane, fleet: Fleet) -> None:
-    """C72, H23"""
     deployed = fleet.deploy(4)
     with plane.client() as client:
         found = {invoke(client, deployed, b"x", [(PREFIX_ID, "i" * 62 + f"{number:02d}")]) for number in range(24)}
@@ -172,7 +171,7 @@ def test_ids_of_64_characters_count_to_the_last(plane: DataPlane, fleet: Fleet) 
 
 @pytest.mark.parametrize("value", ["i" * 65, "é", "a\tb", "a\x7f", ""])
 def test_a_bad_id_is_refused_where_prefixes_do_not_matter_too(plane: DataPlane, fleet: Fleet, value: str) -> None:
-    """C72: the header's form does not depend on the strategy; tests of names and routes are in test_invoke."""
+    """The header's form does not depend on the strategy; tests of names and routes are in test_invoke."""
     deployed = fleet.deploy(2, "RANDOM")
     with plane.client() as client:
         assert client.request(deployed.invocations, b"{}", [(PREFIX_ID, value)]).status == 400
@@ -180,7 +179,6 @@ def test_a_bad_id_is_refused_where_prefixes_do_not_matter_too(plane: DataPlane, 
 
 
 def test_a_repeated_id_is_refused(plane: DataPlane, fleet: Fleet) -> None:
-    """C72"""
     deployed = fleet.deploy(2)
     with plane.client() as client:
         for target in (deployed.invocations, deployed.stream):
@@ -198,7 +196,6 @@ def test_a_good_id_is_ignored_by_other_strategies(plane: DataPlane, fleet: Fleet
 
 
 def test_null_and_empty_cache_keys_are_absent(plane: DataPlane, fleet: Fleet) -> None:
-    """C72"""
     deployed = fleet.deploy(4)
     with plane.client() as client:
         for number in range(10):
@@ -209,7 +206,7 @@ def test_null_and_empty_cache_keys_are_absent(plane: DataPlane, fleet: Fleet) ->
 
 @pytest.mark.parametrize("key", ["5", "[]", "{}", "true", '"\\ud83d"', '"' + "k" * 1_025 + '"'])
 def test_bad_cache_keys_are_refused(plane: DataPlane, fleet: Fleet, key: str) -> None:
-    """C72: wrong types, half a surrogate pair, over 1,024 characters; never cut."""
+    """Wrong types, half a surrogate pair, over 1,024 characters; never cut."""
     deployed = fleet.deploy(2)
     with plane.client() as client:
         answer = client.request(deployed.chat, b'{"messages":[],"prompt_cache_key":%b}' % key.encode())
@@ -219,7 +216,7 @@ def test_bad_cache_keys_are_refused(plane: DataPlane, fleet: Fleet, key: str) ->
 
 
 def test_the_native_header_means_nothing_on_the_chat_route(plane: DataPlane, fleet: Fleet) -> None:
-    """C71: the body's prompt_cache_key is the id there."""
+    """The body's prompt_cache_key is the id there."""
     deployed = fleet.deploy(4)
     with plane.client() as client:
         home = chat(client, deployed, chat_body("x"))
@@ -228,7 +225,7 @@ def test_the_native_header_means_nothing_on_the_chat_route(plane: DataPlane, fle
 
 
 def test_both_workers_agree_on_every_home(plane: DataPlane, second_plane: DataPlane, fleet: Fleet) -> None:
-    """C74: they run with different PYTHONHASHSEED."""
+    """They run with different PYTHONHASHSEED."""
     deployed = fleet.deploy(4)
     bodies = [prefix(number) for number in range(100)]
     texts = [chat_body(f"text {number}", prompt_cache_key="k") for number in range(50)]
@@ -238,7 +235,7 @@ def test_both_workers_agree_on_every_home(plane: DataPlane, second_plane: DataPl
 
 
 def test_many_prefixes_leave_nothing_behind(plane: DataPlane, fleet: Fleet) -> None:
-    """C73: no index of prefixes grows, here or in Redis."""
+    """No index of prefixes grows, here or in Redis."""
     deployed = fleet.deploy(4)
     with plane.client() as client:
         for number in range(1_000):

@@ -14,7 +14,7 @@ PREFIXES = [prefix(number) for number in range(400)]
 
 
 def test_a_fifth_host_takes_its_share_and_no_more(plane: DataPlane, second_plane: DataPlane, fleet: Fleet) -> None:
-    """H25, C74, C75: 400 prefixes over 4 hosts through 2 workers, and after a restart; then a fifth host joins."""
+    """400 prefixes over 4 hosts through 2 workers, and after a restart; then a fifth host joins."""
     deployed = fleet.deploy(4)
     with plane.client() as one, second_plane.client() as two:
         before = homes(one, deployed, PREFIXES)
@@ -52,7 +52,7 @@ def test_a_host_that_leaves_moves_only_its_own_keys(plane: DataPlane, fleet: Fle
 
 @pytest.mark.parametrize("scheme", ["h{}", "{}1", "host-{}.example:900"])
 def test_seven_hosts_get_even_shares(plane: DataPlane, fleet: Fleet, scheme: str) -> None:
-    """C77: 3,500 distinct prefixes, every host within 20% of 500, whatever the hosts are called."""
+    """3,500 distinct prefixes, every host within 20% of 500, whatever the hosts are called."""
     names = [scheme.format(number) for number in range(7)]
     deployed = fleet.deploy(fleet.hosts.make(names=names))
     shares = Counter(_homes_quickly(plane, deployed, range(3_500)))
@@ -60,7 +60,7 @@ def test_seven_hosts_get_even_shares(plane: DataPlane, fleet: Fleet, scheme: str
 
 
 def test_names_that_extend_each_other_do_not_collide(plane: DataPlane, fleet: Fleet) -> None:
-    """C76: h1, h11, h111: within 20% of the mean."""
+    """H1, h11, h111: within 20% of the mean."""
     deployed = fleet.deploy(fleet.hosts.make(names=["h1", "h11", "h111"]))
     shares = Counter(_homes_quickly(plane, deployed, range(3_000)))
     assert all(800 <= shares[name] <= 1_200 for name in ("h1", "h11", "h111")), shares
@@ -79,7 +79,7 @@ def _homes_quickly(plane: DataPlane, deployed: Deployed, numbers: range) -> list
 
 
 def test_hosts_on_one_address_are_told_apart(plane: DataPlane, fleet: Fleet) -> None:
-    """C75: with one of four ports busy, the other three are not."""
+    """With one of four ports busy, the other three are not."""
     deployed = fleet.deploy(4, threshold=1)
     with plane.client() as client:
         others = {name: bodies_at(client, deployed, name, 1)[0] for name in ("h2", "h3", "h4")}
@@ -95,7 +95,7 @@ def test_hosts_on_one_address_are_told_apart(plane: DataPlane, fleet: Fleet) -> 
 
 
 def test_random_sends_each_request_once_and_spreads(plane: DataPlane, fleet: Fleet) -> None:
-    """C11: 300 requests, each host 60 to 140."""
+    """300 requests, each host 60 to 140."""
     deployed = fleet.deploy(3, "RANDOM")
     with plane.client() as client:
         for number in range(300):
@@ -105,7 +105,7 @@ def test_random_sends_each_request_once_and_spreads(plane: DataPlane, fleet: Fle
 
 
 def test_least_outstanding_uses_all_idle_hosts(plane: DataPlane, fleet: Fleet) -> None:
-    """C78: ties are not broken by position: 100 requests one by one reach all 6 hosts."""
+    """Ties are not broken by position: 100 requests one by one reach all 6 hosts."""
     deployed = fleet.deploy(6, "LEAST_OUTSTANDING_REQUESTS")
     with plane.client() as client:
         for _ in range(100):
@@ -116,7 +116,7 @@ def test_least_outstanding_uses_all_idle_hosts(plane: DataPlane, fleet: Fleet) -
 def test_least_outstanding_levels_a_burst_over_two_workers(
     plane: DataPlane, second_plane: DataPlane, fleet: Fleet
 ) -> None:
-    """C85: 40 at once over 4 idle hosts, counted when they are chosen: 8 to 12 on each."""
+    """40 at once over 4 idle hosts, counted when they are chosen: 8 to 12 on each."""
     deployed = fleet.deploy(4, "LEAST_OUTSTANDING_REQUESTS")
     gates = [host.hold() for host in deployed.hosts]
     burst = [(deployed.invocations, b"x")] * 20
@@ -130,7 +130,7 @@ def test_least_outstanding_levels_a_burst_over_two_workers(
 
 
 def test_a_newcomer_gets_its_share_of_a_burst_not_all(plane: DataPlane, second_plane: DataPlane, fleet: Fleet) -> None:
-    """C84: 4 hosts hold 20 each; a fifth joins; 60 more level all five at 28."""
+    """4 hosts hold 20 each; a fifth joins; 60 more level all five at 28."""
     deployed = fleet.deploy(4, "LEAST_OUTSTANDING_REQUESTS")
     gates = [host.hold() for host in deployed.hosts]
     first = [(deployed.invocations, b"x")] * 40
@@ -151,7 +151,7 @@ def test_a_newcomer_gets_its_share_of_a_burst_not_all(plane: DataPlane, second_p
 
 
 def test_least_outstanding_ignores_prefixes(plane: DataPlane, fleet: Fleet) -> None:
-    """B.2: with one host busy, equal bodies go to the others."""
+    """With one host busy, equal bodies go to the others."""
     deployed = fleet.deploy(3, "LEAST_OUTSTANDING_REQUESTS")
     gates = [host.hold() for host in deployed.hosts]
     with asking(plane, [(deployed.invocations, prefix(0))]) as (held,):
@@ -168,7 +168,7 @@ def test_least_outstanding_ignores_prefixes(plane: DataPlane, fleet: Fleet) -> N
 
 @pytest.mark.parametrize("strategy", ["PREFIX_AWARE", "LEAST_OUTSTANDING_REQUESTS", "RANDOM"])
 def test_one_host_takes_everything(plane: DataPlane, fleet: Fleet, strategy: str) -> None:
-    """C87, H26: a threshold of 1 and 10 at once."""
+    """A threshold of 1 and 10 at once."""
     deployed = fleet.deploy(1, strategy, threshold=1)
     gate = deployed.hosts[0].hold()
     with asking(plane, [(deployed.invocations, b"x")] * 10) as clients:
@@ -178,7 +178,7 @@ def test_one_host_takes_everything(plane: DataPlane, fleet: Fleet, strategy: str
 
 
 def test_a_strategy_changes_under_open_requests(plane: DataPlane, fleet: Fleet) -> None:
-    """B.1: open requests finish, later ones follow the new rule; hosts are not asked anything."""
+    """Open requests finish, later ones follow the new rule; hosts are not asked anything."""
     deployed = fleet.deploy(3)
     with plane.client() as client:
         home = invoke(client, deployed, prefix(0))
@@ -207,7 +207,7 @@ def test_a_change_of_prefix_length_holds_for_the_next_request(plane: DataPlane, 
 
 
 def test_a_host_that_is_not_healthy_gets_nothing_until_it_answers_a_probe(plane: DataPlane, fleet: Fleet) -> None:
-    """C27: the control plane's word holds until the worker's own probe succeeds."""
+    """The control plane's word holds until the worker's own probe succeeds."""
     deployed = fleet.deploy(2, "RANDOM")
     hosts = deployed.hosts
     hosts[1].ping = Answer(body=b"", status=503)

@@ -40,7 +40,7 @@ ODD = [
 
 
 def test_boto3_reads_a_stream_part_by_part(boto: Any, fleet: Fleet) -> None:
-    """C49, H19: real event-stream frames, at once; the caller's Accept reaches the host."""
+    """Real event-stream frames, at once; the caller's Accept reaches the host."""
     deployed = fleet.deploy(1)
     gates = [Gate() for _ in EVENTS]
     deployed.hosts[0].answer = sse(*(step for pair in zip(EVENTS, gates, strict=True) for step in pair))
@@ -62,7 +62,7 @@ def test_boto3_reads_a_stream_part_by_part(boto: Any, fleet: Fleet) -> None:
 
 
 def test_frames_carry_the_documented_headers(plane: DataPlane, fleet: Fleet) -> None:
-    """D.2: names, types and checksums."""
+    """Names, types and checksums."""
     deployed = fleet.deploy(1)
     deployed.hosts[0].answer = sse(*EVENTS)
     with plane.client() as client:
@@ -81,7 +81,7 @@ def test_frames_carry_the_documented_headers(plane: DataPlane, fleet: Fleet) -> 
 
 
 def test_a_host_answer_that_is_no_stream_is_framed_too(boto: Any, fleet: Fleet) -> None:
-    """D.2: the API frames whatever the container answers."""
+    """The API frames whatever the container answers."""
     deployed = fleet.deploy(1)
     body = os.urandom(300_000)
     deployed.hosts[0].answer = Answer(body=body, headers=(("Content-Type", "image/png"),))
@@ -92,7 +92,7 @@ def test_a_host_answer_that_is_no_stream_is_framed_too(boto: Any, fleet: Fleet) 
 
 @pytest.mark.parametrize("ending", ["cut", "reset"])
 def test_a_host_that_dies_in_the_middle_is_a_model_stream_error(boto: Any, fleet: Fleet, ending: str) -> None:
-    """H20: what came before is delivered, then the exception frame."""
+    """What came before is delivered, then the exception frame."""
     deployed = fleet.deploy(2)
     for host in deployed.hosts:
         host.answer = sse(EVENTS[0], 0.05, ending=ending)
@@ -108,7 +108,7 @@ def test_a_host_that_dies_in_the_middle_is_a_model_stream_error(boto: Any, fleet
 
 
 def test_the_exception_frame_tells_a_broken_stream(plane: DataPlane, fleet: Fleet) -> None:
-    """D.2: StreamBroken, as JSON."""
+    """StreamBroken, as JSON."""
     deployed = fleet.deploy(1)
     deployed.hosts[0].answer = sse(EVENTS[0], ending="cut")
     with plane.client() as client:
@@ -123,7 +123,6 @@ def test_the_exception_frame_tells_a_broken_stream(plane: DataPlane, fleet: Flee
 
 @pytest.mark.parametrize("answer", [Answer(body=b"no", status=400), Answer(body=[b"n", b"o"], status=500)])
 def test_an_error_before_the_first_byte_is_no_stream(boto: Any, fleet: Fleet, answer: Answer) -> None:
-    """D.2, C30"""
     deployed = fleet.deploy(1)
     deployed.hosts[0].answer = answer
     with pytest.raises(boto.exceptions.ModelError) as caught:
@@ -134,7 +133,7 @@ def test_an_error_before_the_first_byte_is_no_stream(boto: Any, fleet: Fleet, an
 
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
 def test_odd_events_pass_unchanged_on_every_route(plane: DataPlane, fleet: Fleet, line_end: bytes) -> None:
-    """C50: comments, retry, empty data, a character cut in two: the host's bytes, nothing else."""
+    """Comments, retry, empty data, a character cut in two: the host's bytes, nothing else."""
     deployed = fleet.deploy(1)
     events = [event.replace(b"\n", line_end) for event in ODD]
     deployed.hosts[0].answer = sse(*events)
@@ -147,7 +146,7 @@ def test_odd_events_pass_unchanged_on_every_route(plane: DataPlane, fleet: Fleet
 
 
 def test_events_are_not_held_back(plane: DataPlane, fleet: Fleet) -> None:
-    """C51: head first, then each event when it comes, even for a client that takes gzip."""
+    """Head first, then each event when it comes, even for a client that takes gzip."""
     deployed = fleet.deploy(1)
     gates = [Gate() for _ in range(3)]
     deployed.hosts[0].answer = sse(gates[0], EVENTS[0], gates[1], EVENTS[1][:3], gates[2], EVENTS[1][3:])
@@ -165,7 +164,7 @@ def test_events_are_not_held_back(plane: DataPlane, fleet: Fleet) -> None:
 
 
 def test_an_error_event_of_the_host_passes_as_it_is(plane: DataPlane, fleet: Fleet) -> None:
-    """C55: (a) an error as the first event of a stream; (b) a JSON error instead of a stream."""
+    """(a) an error as the first event of a stream; (b) a JSON error instead of a stream."""
     deployed = fleet.deploy(1)
     said = b'{"error":{"message":"too long","type":"BadRequestError","code":400}}'
     deployed.hosts[0].queue += [
@@ -180,7 +179,7 @@ def test_an_error_event_of_the_host_passes_as_it_is(plane: DataPlane, fleet: Fle
 
 
 def test_a_proper_end_without_done_stays_one(plane: DataPlane, fleet: Fleet) -> None:
-    """C56: no [DONE] is invented, none is waited for."""
+    """No [DONE] is invented, none is waited for."""
     deployed = fleet.deploy(1)
     deployed.hosts[0].answer = sse(*EVENTS[:2])
     with plane.client() as client:
@@ -188,7 +187,7 @@ def test_a_proper_end_without_done_stays_one(plane: DataPlane, fleet: Fleet) -> 
 
 
 def test_a_host_that_keeps_the_socket_after_done_delays_nothing(plane: DataPlane, fleet: Fleet) -> None:
-    """C56: the bytes are there at once; when the client leaves, the count is released and the host let go."""
+    """The bytes are there at once; when the client leaves, the count is released and the host let go."""
     deployed = fleet.deploy(1)
     deployed.hosts[0].answer = sse(*EVENTS, Gate())
     with plane.client() as client:
@@ -206,7 +205,7 @@ def test_a_host_that_keeps_the_socket_after_done_delays_nothing(plane: DataPlane
 
 @pytest.mark.parametrize("ending", ["cut", "reset"])
 def test_a_broken_chat_stream_never_looks_complete(plane: DataPlane, fleet: Fleet, ending: str) -> None:
-    """C56: the openai client raises; on the wire there is no clean end and no [DONE]."""
+    """The openai client raises; on the wire there is no clean end and no [DONE]."""
     deployed = fleet.deploy(1)
     chunk = {"id": "1", "created": 1, "model": "m", "choices": [{"index": 0, "delta": {"content": "hi"}}]}
     event = chunk_event(chunk)
@@ -221,7 +220,7 @@ def test_a_broken_chat_stream_never_looks_complete(plane: DataPlane, fleet: Flee
 
 
 def test_an_event_cut_in_two_is_not_taken_for_whole(plane: DataPlane, fleet: Fleet) -> None:
-    """C56: the host dies inside an event; nothing makes the half event look like one."""
+    """The host dies inside an event; nothing makes the half event look like one."""
     deployed = fleet.deploy(1)
     deployed.hosts[0].answer = sse(EVENTS[0], b'data: {"ha', ending="reset")
     with plane.client() as client:
@@ -251,7 +250,7 @@ UNWANTED = ("x-hop", "proxy-authenticate", "upgrade", "location")
 
 
 def test_status_type_and_headers_are_the_hosts_with_and_without_stream(plane: DataPlane, fleet: Fleet) -> None:
-    """C36, C58: repeats kept as lines of their own; hop-by-hop and framing headers are not passed on."""
+    """Repeats kept as lines of their own; hop-by-hop and framing headers are not passed on."""
     deployed = fleet.deploy(1)
     headers = (
         ("Content-Type", "application/x-ndjson"),
@@ -315,7 +314,7 @@ def invoke_stream(client: RawClient, deployed: Deployed) -> bytes:
 
 
 def test_an_unsupported_stream_input_is_refused(plane: DataPlane, fleet: Fleet) -> None:
-    """D.2: a session cannot be opened by streaming."""
+    """A session cannot be opened by streaming."""
     deployed = fleet.deploy(1)
     with plane.client() as client:
         answer = client.request(deployed.stream, b"{}", [("X-Amzn-SageMaker-Session-Id", "NEW_SESSION")])

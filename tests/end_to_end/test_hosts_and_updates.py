@@ -15,7 +15,7 @@ READY = Answer(body=b"")
 
 
 def test_traffic_stays_on_the_old_host_until_the_new_one_is_ready(stack: Stack, user: User, hosts: Hosts) -> None:
-    """C26: A serves until B passes its health check; then A gets nothing new, and what it has ends whole."""
+    """A serves until B passes its health check; then A gets nothing new, and what it has ends whole."""
     old, new = hosts.make(2)
     endpoint = user.deploy("e", [old], prefix_aware())
     new.ping = LOADING
@@ -47,7 +47,7 @@ def test_traffic_stays_on_the_old_host_until_the_new_one_is_ready(stack: Stack, 
 
 
 def test_a_host_that_left_is_not_probed_any_more(stack: Stack, user: User, hosts: Hosts) -> None:
-    """C95: three updates to and fro; afterwards only the host in service hears from the product."""
+    """Three updates to and fro; afterwards only the host in service hears from the product."""
     left, stays = hosts.make(2)
     endpoint = user.deploy("e", [left], prefix_aware())
     configs = [user.describe(endpoint)["EndpointConfigName"]]
@@ -63,7 +63,7 @@ def test_a_host_that_left_is_not_probed_any_more(stack: Stack, user: User, hosts
 
 
 def test_a_loading_host_gets_no_request(stack: Stack, user: User, hosts: Hosts) -> None:
-    """C27: it joins when its ping first answers 200; until then the count says so and the other host serves."""
+    """It joins when its ping first answers 200; until then the count says so and the other host serves."""
     first, second = hosts.make(2)
     second.ping = LOADING
     model = user.model("m", [first, second])
@@ -89,7 +89,7 @@ def test_a_loading_host_gets_no_request(stack: Stack, user: User, hosts: Hosts) 
 
 
 def test_all_hosts_die_and_return(stack: Stack, user: User, hosts: Hosts) -> None:
-    """C28, C83: 503 with words and in time; the description counts none; everything heals by itself."""
+    """503 with words and in time; the description counts none; everything heals by itself."""
     fleet = hosts.make(2)
     endpoint = user.deploy("e", fleet, prefix_aware())
     runtime = stack.runtime()
@@ -125,7 +125,7 @@ def _serves(runtime: object, endpoint: str) -> bool:
 
 
 def test_bad_requests_turn_no_host_away(stack: Stack, user: User, hosts: Hosts) -> None:
-    """C82: 70 of them in a row; both planes still count both hosts, and every prefix is at home."""
+    """70 of them in a row; both planes still count both hosts, and every prefix is at home."""
     fleet = hosts.make(2)
     endpoint = user.deploy("e", fleet, prefix_aware())
     runtime = stack.runtime()
@@ -143,7 +143,7 @@ def test_bad_requests_turn_no_host_away(stack: Stack, user: User, hosts: Hosts) 
 
 
 def test_a_newcomer_gets_its_share_of_a_burst(stack: Stack, user: User, hosts: Hosts) -> None:
-    """C84: capacity grows from 2 to 3 while each host holds 10; 15 more level all three at 11 or 12."""
+    """Capacity grows from 2 to 3 while each host holds 10; 15 more level all three at 11 or 12."""
     fleet = hosts.make(3)
     fleet[2].ping = LOADING
     model = user.model("m", fleet)
@@ -173,7 +173,7 @@ def test_a_newcomer_gets_its_share_of_a_burst(stack: Stack, user: User, hosts: H
 
 
 def test_an_endpoint_that_is_updating_takes_no_other_change(stack: Stack, user: User, hosts: Hosts) -> None:
-    """C25, H10: neither update nor delete; it serves, and ends at the configuration of the first call."""
+    """Neither update nor delete; it serves, and ends at the configuration of the first call."""
     old, new = hosts.make(2)
     endpoint = user.deploy("e", [old], prefix_aware())
     before = user.describe(endpoint)["EndpointConfigName"]

@@ -49,7 +49,7 @@ def test_the_control_plane_dies_while_creating_and_updating(
 def test_what_a_dead_control_plane_could_not_finish_fails_or_rolls_back(
     own_stack: Stack, hosts: Hosts, scope: str
 ) -> None:
-    """C24: hosts that never turn healthy: Failed with words and deletable; the update is back at its old config."""
+    """Hosts that never turn healthy: Failed with words and deletable; the update is back at its old config."""
     own_stack.settings["PROVISION_TIMEOUT_SECONDS"] = 2
     own_stack.start_control()
     own_stack.start_plane()
@@ -95,7 +95,7 @@ def test_two_control_planes_share_the_work_and_one_may_die(own_stack: Stack, hos
 def test_a_frozen_database_stops_no_inference(
     own_stack: Stack, hosts: Hosts, scope: str, private_postgres: object
 ) -> None:
-    """C104: SIGSTOP of Postgres under traffic: no error, no delay; workers are ready, a fresh one serves too."""
+    """SIGSTOP of Postgres under traffic: no error, no delay; workers are ready, a fresh one serves too."""
     postgres: PrivateServer = private_postgres()  # type: ignore[operator]
     own_stack.database_url = postgres.url
     own_stack.start_control()
@@ -122,7 +122,7 @@ def test_a_frozen_database_stops_no_inference(
 def test_a_worker_that_was_cut_off_gets_the_removal_afterwards(
     own_stack: Stack, hosts: Hosts, hosts_thread: HostThread, own_redis: PrivateServer, scope: str
 ) -> None:
-    """C94: A is replaced by B and stopped while a worker cannot see Redis; once it can, no request goes to A."""
+    """A is replaced by B and stopped while a worker cannot see Redis; once it can, no request goes to A."""
     link = SlowLink(hosts_thread, int(own_redis.url.rpartition(":")[2].partition("/")[0]))
     own_stack.start_control()
     near = own_stack.start_plane()

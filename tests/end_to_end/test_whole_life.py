@@ -142,7 +142,7 @@ def test_the_aws_cli_from_create_to_delete(stack: Stack, user: User, hosts: Host
 
 
 def test_the_openai_client_uses_what_boto3_made(stack: Stack, user: User, hosts: Hosts) -> None:
-    """H29, C63: /v1 with the endpoint as model, AWS's path, and the list of models, which has no Creating one."""
+    """/v1 with the endpoint as model, AWS's path, and the list of models, which has no Creating one."""
     endpoint = user.deploy("e", hosts.make(2), prefix_aware())
     loading = hosts.one()
     loading.ping = sse(status=503)
@@ -167,7 +167,7 @@ def test_the_openai_client_uses_what_boto3_made(stack: Stack, user: User, hosts:
 
 
 def test_a_fifth_host_by_a_new_model_moves_only_its_share(stack: Stack, user: User, hosts: Hosts) -> None:
-    """H25: the four known identities keep their places through UpdateEndpoint; the rest moves to the new host."""
+    """The four known identities keep their places through UpdateEndpoint; the rest moves to the new host."""
     fleet = hosts.make(4)
     endpoint = user.deploy("e", fleet, prefix_aware(1024))
     runtimes = [stack.runtime(plane) for plane in stack.planes]
@@ -185,7 +185,7 @@ def test_a_fifth_host_by_a_new_model_moves_only_its_share(stack: Stack, user: Us
 
 
 def test_weights_move_the_traffic(stack: Stack, user: User, hosts: Hosts) -> None:
-    """H12, C09: 1 to 1, then 0 to 1, kept by RetainAllVariantProperties, given up by its exclusion."""
+    """1 to 1, then 0 to 1, kept by RetainAllVariantProperties, given up by its exclusion."""
     first, second = hosts.make(2)
     names = {"v1": user.model("m1", [first]), "v2": user.model("m2", [second])}
     variants = [
@@ -213,7 +213,7 @@ def test_weights_move_the_traffic(stack: Stack, user: User, hosts: Hosts) -> Non
 
 
 def test_a_name_can_be_used_again(stack: Stack, user: User, hosts: Hosts) -> None:
-    """C13: another endpoint of the same configuration goes on; the same name is made anew at once."""
+    """Another endpoint of the same configuration goes on; the same name is made anew at once."""
     fleet = hosts.make(2)
     model = user.model("m", fleet)
     config = user.config("c", model, 1, prefix_aware())
@@ -227,7 +227,7 @@ def test_a_name_can_be_used_again(stack: Stack, user: User, hosts: Hosts) -> Non
 
 
 def test_an_update_to_the_config_in_force_disturbs_nothing(stack: Stack, user: User, hosts: Hosts) -> None:
-    """C29: five open streams end whole, whether the call is taken or refused."""
+    """Five open streams end whole, whether the call is taken or refused."""
     (host,) = fleet = hosts.make(1)
     endpoint = user.deploy("e", fleet, prefix_aware())
     config = user.describe(endpoint)["EndpointConfigName"]
@@ -260,7 +260,7 @@ def test_hosts_that_register_and_lapse(stack: Stack, user: User, hosts: Hosts) -
 
 
 def test_endpoints_that_are_not_in_service_cannot_be_invoked(stack: Stack, user: User, hosts: Hosts) -> None:
-    """C31: Creating and deleted; nothing reaches a host."""
+    """Creating and deleted; nothing reaches a host."""
     (host,) = hosts.make(1)
     host.ping = sse(status=503)
     endpoint = user.endpoint("e", user.config("c", user.model("m", [host]), 1), wait=False)
