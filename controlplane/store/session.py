@@ -53,6 +53,8 @@ class Database:
             max_overflow=pool_size,
             pool_timeout=_CONNECT_SECONDS,
             pool_pre_ping=True,
+            # Bound values hold the environment of models; a traceback in the log must not.
+            hide_parameters=True,
         )
 
     @asynccontextmanager
