@@ -52,6 +52,13 @@ def test_a_saturated_fleet_is_kept_level(counts: list[int], threshold: int) -> N
         assert all(better * 10 * len(counts) > limit for better in counts[:rank])
 
 
+def test_home_is_kept_up_to_exactly_a_tenth_above_the_mean() -> None:
+    assert pick([11, 9], 9) == (0, Outcome.ALL_SATURATED)
+    assert pick([12, 9], 9) == (1, Outcome.ALL_SATURATED)
+    assert pick([110, 90, 100], 9) == (0, Outcome.ALL_SATURATED)
+    assert pick([111, 90, 100], 9) == (1, Outcome.ALL_SATURATED)
+
+
 @given(st.integers(0, 100), thresholds)
 def test_a_single_instance_takes_everything(count: int, threshold: int) -> None:
     """C87."""

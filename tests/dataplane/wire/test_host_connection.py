@@ -342,6 +342,23 @@ def test_a_head_is_limited_while_it_comes(host: Host) -> None:
     assert exchange.failure is Failure.MALFORMED
 
 
+def test_heads_are_limited_one_by_one(host: Host) -> None:
+    for _ in range(20):
+        exchange = host.ask()
+        host.say(OK + b"X: %b\r\n" % (b"x" * 9_000))
+        host.say(b"Content-Length: 2\r\n\r\nhi")
+        assert exchange.ends == ["done"], exchange.reason
+
+
+def test_bodies_are_as_long_as_they_are(host: Host) -> None:
+    exchange = host.ask()
+    host.say(OK + b"Transfer-Encoding: chunked\r\n\r\n")
+    for _ in range(50):
+        host.say(b"2710\r\n%b\r\n" % (b"x" * 10_000))
+    host.say(b"0\r\n\r\n")
+    assert (len(exchange.body), exchange.ends) == (500_000, ["done"])
+
+
 def test_trailers_without_end_are_broken_off(host: Host) -> None:
     exchange = host.ask()
     host.say(OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n")

@@ -293,6 +293,19 @@ def test_a_head_is_limited_while_it_comes(client: Client) -> None:
     expect_refused(client, 431, said)
 
 
+def test_heads_are_limited_one_by_one(client: Client) -> None:
+    for _ in range(20):
+        assert client.send(b"GET / HTTP/1.1\r\nX: %b\r\n" % (b"x" * 9_000)) == b""
+        assert client.send(b"\r\n").startswith(OK)
+
+
+def test_a_body_in_many_small_pieces_is_read(client: Client) -> None:
+    client.send(b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
+    for _ in range(BODY_BYTES_MAX):
+        client.send(b"1\r\nx\r\n")
+    assert client.send(b"0\r\n\r\n").startswith(OK)
+
+
 def test_a_request_must_be_sent_in_time(client: Client) -> None:
     """C48: the clock starts with its first byte, and trickling does not stop it."""
     start = client.service.loop.now
