@@ -57,12 +57,10 @@ local function strike(who)
 end
 
 if sequence <= tonumber(call('HGET', ledger_key, worker) or -1) then return {1, 0, 0} end
-if held then
-  strike(worker)
-elseif not call('ZSCORE', leases_key, worker) then
-  return {2, 0, 0}
-end
+if not held and not call('ZSCORE', leases_key, worker) then return {2, 0, 0} end
+-- The first write is one that a full server refuses: either all of the script is done or nothing.
 call('ZADD', leases_key, now + lease, worker)
+if held then strike(worker) end
 for _, gone in ipairs(call('ZRANGEBYSCORE', leases_key, '-inf', now)) do
   strike(gone)
   call('ZREM', leases_key, gone)

@@ -72,7 +72,8 @@ class Link:
         self._unsent: dict[Ledger, None] = {}
         self._watch_at: float | None = None
         self._on_trial = False
-        """The node did not run the script when last asked; until it does it is not up, connected or not."""
+        """The node did not run the script, or did not answer, when last asked; until it does it is not up, connected
+        or not. A server that is full or busy and a proxy that does not know scripts take connections all the time."""
         self._since = 0.0
         self._falls = 0
         self._loop = asyncio.get_running_loop()
@@ -130,15 +131,18 @@ class Link:
         self._lost_again.clear()
         self._connection, slots = await store.connect(self.address, self._lost, CONNECT_SECONDS)
         self.trouble = ""
-        if not self._on_trial:
-            self._change_state(State.UP)
         self._owner.topology(self, slots)
-        for ledger in self._owner.ledgers_of(self):
+        ledgers = list(self._owner.ledgers_of(self))
+        for ledger in ledgers:
             ledger.restate = True
-            if self._on_trial:
+        if self._on_trial and ledgers:
+            for ledger in ledgers:
                 self.send(ledger)
-            else:
-                self.plan(ledger)
+            return
+        self._on_trial = False
+        self._change_state(State.UP)
+        for ledger in ledgers:
+            self.plan(ledger)
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
@@ -179,6 +183,7 @@ class Link:
         elif isinstance(reply, hiredis.HiredisError):
             self._refused(ledger, str(reply))
         else:
+            self._on_trial = True
             ledger.decide_waiting()
 
     def _ran_the_script(self, ledger: Ledger) -> None:
@@ -205,7 +210,7 @@ class Link:
             self._loop.call_later(AGAIN_SECONDS, self.plan, ledger)
         else:
             ledger.decide_waiting()
-            if not self._on_trial:
+            if self.state is not State.DOWN:
                 logger.error(
                     "Redis at %s did not run the admission script (%s); connecting anew until it does",
                     self.address.name,
@@ -263,7 +268,7 @@ class Link:
             return
         previous, self.state = self.state, state
         now = self._loop.time()
-        if state is State.SLOW:
+        if previous is State.UP or state is State.SLOW:
             self._falls = 1 if previous is State.UP and now - self._since > STEADY_SECONDS else self._falls + 1
         self._since = now
         self._owner.state_changed()

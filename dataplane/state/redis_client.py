@@ -27,6 +27,7 @@ class RedisClient:
     def __init__(self, url: str) -> None:
         self._url = url
         self._client: Redis | RedisCluster | None = None
+        self._finding_out = asyncio.Lock()
 
     async def hmget(self, key: str, fields: list[str]) -> list[bytes | None]:
         async with self._connected() as client:
@@ -56,8 +57,9 @@ class RedisClient:
     @contextlib.asynccontextmanager
     async def _connected(self) -> AsyncIterator[Redis | RedisCluster]:
         try:
-            if self._client is None:
-                self._client = await _find_out(self._url)
+            async with self._finding_out:
+                if self._client is None:
+                    self._client = await _find_out(self._url)
             yield self._client
         except RedisClusterException as error:
             # No RedisError, unlike everything else of the kind: no node is reachable, or none serves the slot.

@@ -32,8 +32,8 @@ _WITHDRAW = "redis.call('ZREM', KEYS[1], ARGV[1]) redis.call('HDEL', KEYS[2], AR
 """In the clock of Redis, so that the workers' own clocks do not matter."""
 
 FILE = "routing-table"
-_LOOK_SECONDS = (0.5, 2.0)
-"""At least, so that a distant Redis can answer; at most, since a live one does."""
+_LOOK_SECONDS_MAX = 2.0
+"""A distant Redis takes some round trips for a new connection."""
 CANCELS_MAX = 5
 """redis-py may take a cancellation for a time-out of its own, and go on; so it is said again."""
 
@@ -68,7 +68,7 @@ class RouteWatcher:
         self._reachable = True
         self._unusable = ""
         # A third of the resync time until the look, a quarter for a dead connection, the rest for a new one.
-        self._look_seconds = max(_LOOK_SECONDS[0], min(resync_seconds / 4, _LOOK_SECONDS[1]))
+        self._look_seconds = min(resync_seconds / 4, _LOOK_SECONDS_MAX)
         self._wake = asyncio.Event()
         self.current: Routes | None = None
 
@@ -120,7 +120,7 @@ class RouteWatcher:
         """
         for is_last in (False, True):
             try:
-                async with asyncio.timeout(self._look_seconds):
+                async with asyncio.timeout(_LOOK_SECONDS_MAX if is_last else self._look_seconds):
                     return await self._read()
             except (RedisError, OSError, TimeoutError):
                 if is_last:
