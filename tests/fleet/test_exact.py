@@ -7,7 +7,7 @@ from tests.dataplane_e2e.stage import Deployed, Fleet, asking, chat, chat_body, 
 from tests.fakes.data_plane import DataPlane
 from tests.fakes.model_host import HostThread
 from tests.fakes.raw_client import request_bytes
-from tests.fakes.slow_link import SlowLink
+from tests.fleet.link import Link
 from tests.fleet.stage import JSON, SETTINGS, counted, held, hold_all, let_go, working
 from tests.waiting import wait_until
 
@@ -83,17 +83,17 @@ def test_random_requests_count_for_what_comes_after(planes: list[DataPlane], fle
 def test_random_waits_for_no_answer_of_redis(fleet: Fleet, planes: list[DataPlane], hosts_thread: HostThread) -> None:
     """Redis cannot answer: a RANDOM request is sent at once and as ever, and is counted when Redis hears of it."""
     stage = fleet.stage
-    link = SlowLink(hosts_thread, int(stage.routes.redis.connection_pool.connection_kwargs["port"]))
-    plane = DataPlane(f"redis://127.0.0.1:{link.port}/0", stage.directory / "linked", settings=SETTINGS)
+    link = Link(hosts_thread, int(stage.routes.redis.connection_pool.connection_kwargs["port"]))
+    plane = DataPlane(link.url, stage.directory / "linked", settings=SETTINGS)
     try:
         plane.start()
         stage.planes.append(plane)
         deployed, keyed = fleet.deploy(2, "RANDOM"), fleet.deploy(2)
         wait_until(lambda: plane.metric("warmroute_store_up") == 1)
-        link.is_cut = True
+        link.cut()
         with held([plane], deployed, [(deployed.invocations, b"x")]), held([plane], keyed, [(keyed.invocations, b"x")]):
             assert counted(fleet, deployed) == counted(fleet, keyed) == {}
-            link.is_cut = False
+            link.mend()
             wait_until(lambda: counted(fleet, deployed) == working(deployed) != {})
         degraded = {x.name: plane.metric("warmroute_route_degraded_total", endpoint=x.name) for x in (deployed, keyed)}
         assert degraded == {deployed.name: 0, keyed.name: 1}

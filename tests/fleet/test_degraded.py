@@ -1,0 +1,249 @@
+"""Redis frozen, refusing, silent or slow: requests go on, at home and at once, and are exact when it is back."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.dataplane_e2e.stage import Deployed, Fleet, Stage, asking, chat_body, homes, prefix
+from tests.fakes.answers import Gate, sse
+from tests.fakes.data_plane import DataPlane
+from tests.fakes.model_host import HostThread
+from tests.fleet.link import Link
+from tests.fleet.load import Load, Result, Shot, p95
+from tests.fleet.stage import LEASE_SECONDS, SETTINGS, counted, held, wait_true, working
+from tests.services import PrivateServer
+from tests.waiting import wait_until
+
+FROZEN_SECONDS = 4.0
+ADDED_SECONDS = 0.05
+PREFIXES = [prefix(number) for number in range(20)]
+
+
+@pytest.fixture
+def pair(own_stage: Stage) -> list[DataPlane]:
+    """Two data planes of one worker each on a Redis of the test's own."""
+    return [own_stage.start(settings=SETTINGS) for _ in range(2)]
+
+
+def about_redis(planes: list[DataPlane], since: list[int]) -> list[str]:
+    """Return what the planes have said about Redis since then."""
+    return [
+        line
+        for plane, at in zip(planes, since, strict=True)
+        for line in plane.output[at:].splitlines()
+        if "Redis" in line
+    ]
+
+
+@contextlib.contextmanager
+def streaming(planes: list[DataPlane], deployed: Deployed, count: int) -> Iterator[None]:
+    """Hold streams open in the middle; afterwards each must come to its end, byte for byte."""
+    gate, before = Gate(), [host.answer for host in deployed.hosts]
+    for host in deployed.hosts:
+        host.answer = sse(b"data: 1\n\n", gate, b"data: 2\n\n", b"data: [DONE]\n\n")
+    targets = [(deployed.chat, chat_body(f"stream {number}" * 99, stream=True)) for number in range(count)]
+    with asking(planes[0], targets[::2]) as one, asking(planes[1], targets[1::2]) as two:
+        heads = [client.read_head() for client in [*one, *two]]
+        assert {head.status for head in heads} == {200}
+        for host, answer in zip(deployed.hosts, before, strict=True):
+            host.answer = answer
+        yield
+        gate.open()
+        whole = b"data: 1\n\ndata: 2\n\ndata: [DONE]\n\n"
+        assert {b"".join(client.chunks()) for client in [*one, *two]} == {whole}
+
+
+def expect_exact(fleet: Fleet, planes: list[DataPlane], deployed: Deployed, home: str, threshold: int) -> None:
+    """Check that twice the threshold and one over all planes put exactly the threshold on their home."""
+    wait_until(lambda: not counted(fleet, deployed))
+    with held(planes, deployed, [(deployed.invocations, PREFIXES[0])] * (2 * threshold + 1)):
+        assert deployed.busy()[home] == threshold
+
+
+def strays(results: list[Result], home: dict[str, str]) -> list[Result]:
+    """Return the requests that were answered by another host than their home."""
+    return [result for result in results if result.host != home[result.shot.key]]
+
+
+def test_a_frozen_redis_delays_fails_and_moves_nothing(
+    own_fleet: Fleet, own_redis: PrivateServer, pair: list[DataPlane], hosts_thread: HostThread
+) -> None:
+    """C93: SIGSTOP under 50 req/s with streams open: nothing fails or is cut or leaves its home; after 2 s no wait.
+
+    After SIGCONT it is exact within a lease.
+    """
+    deployed = own_fleet.deploy(4, threshold=8)
+    with pair[0].client() as client:
+        home = dict(zip(map(str, range(20)), homes(client, deployed, PREFIXES), strict=True))
+    shots = [Shot(deployed.invocations, body, key=str(number)) for number, body in enumerate(PREFIXES)]
+    since = [len(plane.output) for plane in pair]
+    load = Load(hosts_thread, pair, shots, rate=50)
+    with streaming(pair, deployed, 6):
+        alive = working(deployed)
+        with load.running():
+            load.wait(100)
+            usual = p95([result.seconds for result in load.results])
+            own_redis.pause()
+            frozen = time.monotonic()
+            try:
+                load.wait(int(50 * FROZEN_SECONDS))
+            finally:
+                own_redis.resume()
+            thawed = time.monotonic()
+            wait_until(lambda: all(plane.metric("warmroute_store_up") == 1 for plane in pair), LEASE_SECONDS)
+            wait_until(lambda: counted(own_fleet, deployed) == alive, LEASE_SECONDS)
+        assert load.failed() == []
+        assert strays(load.results, home) == []
+        later = [result.seconds for result in load.results if frozen + 2 < result.began < thawed]
+        assert len(later) > 20
+        assert p95(later) < usual + ADDED_SECONDS
+        wait_true(own_fleet, deployed, LEASE_SECONDS)
+    expect_exact(own_fleet, pair, deployed, home["0"], 8)
+    assert 0 < len(about_redis(pair, since)) < 20
+    degraded = sum(plane.metric("warmroute_route_degraded_total") for plane in pair)
+    assert degraded > len(later) / 2
+    assert [plane.metric("warmroute_in_flight_corrections_total") for plane in pair] == [0, 0]
+
+
+def test_grants_that_come_too_late_are_handed_back(
+    own_fleet: Fleet, own_redis: PrivateServer, pair: list[DataPlane], hosts_thread: HostThread
+) -> None:
+    """Redis stops for a moment, again and again, with calls on their way: it grants what has long been decided."""
+    deployed = own_fleet.deploy(3, threshold=2)
+    shots = [Shot(deployed.invocations, PREFIXES[0])]
+    load = Load(hosts_thread, pair, shots, rate=60)
+    with held(pair, deployed, [(deployed.invocations, PREFIXES[0])] * 4):
+        alive = working(deployed)
+        with load.running():
+            for _ in range(6):
+                load.wait(15)
+                own_redis.pause()
+                load.wait(10)
+                own_redis.resume()
+        assert load.failed() == []
+        wait_until(lambda: counted(own_fleet, deployed) == alive, LEASE_SECONDS)
+        assert sum(plane.metric("warmroute_route_degraded_total") for plane in pair) > 0
+        assert [plane.metric("warmroute_in_flight_corrections_total") for plane in pair] == [0, 0]
+
+
+def test_a_redis_that_is_gone_fails_and_moves_nothing(
+    own_fleet: Fleet, own_redis: PrivateServer, pair: list[DataPlane], hosts_thread: HostThread
+) -> None:
+    """C96: killed for longer than a lease, connections are refused; then back without data, and exact in a lease."""
+    outage(own_fleet, pair, hosts_thread, own_redis.kill, own_redis.start)
+
+
+def test_a_redis_that_refuses_every_call_fails_and_moves_nothing(
+    own_fleet: Fleet, pair: list[DataPlane], hosts_thread: HostThread
+) -> None:
+    """Its memory is full: it takes connections and runs no script."""
+    redis = own_fleet.stage.routes.redis
+
+    def fill() -> None:
+        redis.config_set("maxmemory", "1")
+
+    def free() -> None:
+        redis.config_set("maxmemory", "0")
+
+    outage(own_fleet, pair, hosts_thread, fill, free)
+
+
+def test_a_redis_behind_a_dead_link_fails_and_moves_nothing(
+    own_fleet: Fleet, own_stage: Stage, hosts_thread: HostThread
+) -> None:
+    """The link takes connections, passes nothing on and closes nothing."""
+    link = Link(hosts_thread, redis_port(own_stage))
+    far = Stage(link.url, own_stage.directory / "far", own_stage.routes)
+    try:
+        planes = [far.start(settings=SETTINGS) for _ in range(2)]
+        outage(Fleet(far, own_fleet.hosts, own_fleet.scope), planes, hosts_thread, link.cut, link.mend)
+        for plane in planes:
+            plane.stop()
+            assert "Traceback" not in plane.output
+    finally:
+        for plane in far.planes:
+            plane.kill()
+        link.close()
+
+
+def redis_port(stage: Stage) -> int:
+    return int(stage.routes.redis.connection_pool.connection_kwargs["port"])
+
+
+def outage(
+    fleet: Fleet,
+    planes: list[DataPlane],
+    thread: HostThread,
+    begin: Callable[[], object],
+    end: Callable[[], object],
+) -> None:
+    """Check that nothing fails, moves or waits while there is no Redis for 1.5 leases, nor is said again and again."""
+    deployed = fleet.deploy(4, threshold=8)
+    with planes[0].client() as client:
+        home = dict(zip(map(str, range(20)), homes(client, deployed, PREFIXES), strict=True))
+    shots = [Shot(deployed.invocations, body, key=str(number)) for number, body in enumerate(PREFIXES)]
+    since = [len(plane.output) for plane in planes]
+    load = Load(thread, planes, shots, rate=40)
+    with streaming(planes, deployed, 6):
+        alive = working(deployed)
+        with load.running():
+            load.wait(40)
+            usual = p95([result.seconds for result in load.results])
+            begin()
+            began = time.monotonic()
+            load.wait(int(40 * LEASE_SECONDS * 1.5))
+            ended = time.monotonic()
+            end()
+            fleet.stage.routes.write()
+            wait_until(lambda: all(plane.metric("warmroute_store_up") == 1 for plane in planes), LEASE_SECONDS)
+            wait_until(lambda: counted(fleet, deployed) == alive, LEASE_SECONDS)
+        assert load.failed() == []
+        assert strays(load.results, home) == []
+        later = [result.seconds for result in load.results if began + 1 < result.began < ended]
+        assert p95(later) < usual + ADDED_SECONDS
+    expect_exact(fleet, planes, deployed, home["0"], 8)
+    said = about_redis(planes, since)
+    assert 0 < len(said) < 20, "\n".join(said)
+    assert [plane.metric("warmroute_in_flight_corrections_total") for plane in planes] == [0, 0]
+
+
+def test_a_distant_redis_costs_no_request_its_time(
+    own_fleet: Fleet, own_stage: Stage, hosts_thread: HostThread
+) -> None:
+    """C92: 200 ms there and back, 500 callers who leave within 150 ms, then 50 who stay.
+
+    All 50 are served as fast as without Redis; connections do not pile up; the log stays quiet.
+    """
+    link = Link(hosts_thread, redis_port(own_stage), delay_seconds=0.1)
+    plane = DataPlane(link.url, own_stage.directory / "distant", settings=SETTINGS)
+    try:
+        own_stage.routes.publish()
+        plane.start()
+        deployed = own_fleet.deploy(4, threshold=8)
+        wait_until(lambda: own_stage.routes.applied())
+        with plane.client() as client:
+            home = dict(zip(map(str, range(20)), homes(client, deployed, PREFIXES), strict=True))
+        shots = [
+            Shot(deployed.invocations, body, key=str(number), leaves_after=0.001 + 0.15 * number / 20)
+            for number, body in enumerate(PREFIXES)
+        ]
+        leavers = Load(hosts_thread, [plane], shots, rate=250)
+        with leavers.running():
+            leavers.wait(500)
+        stayers = Load(hosts_thread, [plane], [Shot(x.target, x.body, x.key) for x in shots], rate=50)
+        with stayers.running():
+            stayers.wait(50)
+        assert stayers.failed() == []
+        assert strays(stayers.results, home) == []
+        assert p95([result.seconds for result in stayers.results]) < 0.25
+        wait_until(lambda: not counted(own_fleet, deployed), LEASE_SECONDS * 2)
+        # One for the counts, a few of redis-py's pool for the routes, and this test's own.
+        assert len(own_stage.routes.redis.client_list()) < 8
+        said = about_redis([plane], [0])
+        assert len(said) < 20, "\n".join(said)
+        assert plane.stop() == 0
+    finally:
+        plane.kill()
+        link.close()
