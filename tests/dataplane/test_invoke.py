@@ -28,9 +28,10 @@ from dataplane.invoke import Exchange
 from dataplane.metrics import Metrics
 from dataplane.parts import Parts
 from dataplane.routing.admission import Outcome
+from dataplane.routing.retry import BUDGET_SHARE
 from dataplane.routing.routes import Routes
 from dataplane.state.budget import RetryBudget
-from dataplane.state.health import Health
+from dataplane.state.health import FAILURES_MAX, Health
 from dataplane.wire.http import Headers, Request
 from tests.dataplane.test_metrics import read
 from tests.dataplane.wire.transport import ManualLoop
@@ -551,20 +552,26 @@ def test_a_slow_client_slows_its_host_down() -> None:
     assert host.told == ["pause", "resume"]
 
 
-def test_good_and_bad_answers_say_something_about_a_host_a_clients_error_does_not() -> None:
-    """C82."""
-    play = Play().begin()
+@pytest.mark.parametrize(
+    ("status", "sets_aside", "clears"),
+    [(200, False, True), (304, False, True), (400, False, False), (429, False, False), (500, True, False)],
+)
+def test_what_an_answer_says_about_a_host(status: int, sets_aside: bool, clears: bool) -> None:
+    """A failure counts, a success clears, and a client's error says nothing."""
+    play = Play("chat").begin()
     identity = host_identity(play.delivered())
-    for _ in range(4):
+    for _ in range(FAILURES_MAX - 1):
         play.health.failed(identity, 0.0)
-    play.exchange.host_head(404, JSON)
-    assert play.health.failed(identity, 0.0), "the fifth in a row"
-    play = Play().begin()
-    identity = host_identity(play.delivered())
-    for _ in range(4):
-        play.health.failed(identity, 0.0)
-    play.exchange.host_head(200, JSON)
-    assert not play.health.failed(identity, 0.0)
+    play.exchange.host_head(status, JSON)
+    assert (play.health.out == {identity}) == sets_aside
+    assert (not sets_aside and not play.health.failed(identity, 0.0)) == clears
+
+
+def test_each_request_earns_its_share_of_a_retry() -> None:
+    play = Play()
+    play.budget.left = 0.0
+    play.begin()
+    assert play.budget.left == BUDGET_SHARE
 
 
 # --- limits ----------------------------------------------------------------------------------------------------------

@@ -4,15 +4,14 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 import redis
-import redis.asyncio
 
 from contract import redis_keys
 from contract.routing_table import Endpoint, Instance, RoutingTable, Strategy, Variant, decode, encode
 from dataplane.routing.routes import Routes
+from dataplane.state.redis_client import RedisClient
 from dataplane.state.routes import FILE, RouteWatcher
 from tests.services import PrivateServer
 from tests.waiting import wait_until_async
@@ -60,9 +59,9 @@ class Watching:
     """A watcher and what it has applied."""
 
     def __init__(self, url: str, directory: Path | None, resync: float, lease: float) -> None:
-        self.client = redis.asyncio.Redis.from_url(url, socket_timeout=0.3, socket_connect_timeout=0.3)
+        self.client = RedisClient(url)
         self.applied: list[int] = []
-        self.watcher = RouteWatcher(cast(Any, self.client), "w1", resync, lease, directory, self._applied)
+        self.watcher = RouteWatcher(self.client, "w1", resync, lease, directory, self._applied)
 
     def _applied(self, routes: Routes) -> None:
         assert self.watcher.current is routes

@@ -234,6 +234,15 @@ async def test_connections_to_hosts_that_left_are_retired(pool: Pool, host: Host
     assert pool.counts == (0, 0)
 
 
+async def test_a_host_that_left_and_came_back_must_show_again_that_it_keeps_connections(pool: Pool, host: Host) -> None:
+    await used(pool, host, times=2)
+    pool.keep_only(set())
+    await wait_until_async(lambda: not host.writers)
+    pool.keep_only({host.address})
+    await used(pool, host)
+    assert pool.lease_idle(host.address) is None
+
+
 # --- connect ---------------------------------------------------------------------------------------------------------
 
 

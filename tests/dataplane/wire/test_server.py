@@ -146,13 +146,14 @@ parsed = st.fixed_dictionaries(
         "headers": st.lists(st.tuples(tokens.map(lambda name: b"X-" + name), values), max_size=4),
         "body": st.binary(max_size=60),
         "chunked": st.booleans(),
+        "offer": st.sampled_from([[], [], [], [b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c"]]),
     }
 )
 
 
 def written(request: dict[str, Any]) -> bytes:
     body = request["body"]
-    lines = [b"%b: %b" % header for header in request["headers"]]
+    lines = [b"%b: %b" % header for header in request["headers"]] + request["offer"]
     if request["chunked"]:
         middle = len(body) // 2
         parts = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:middle], body[middle:]) if part)
@@ -166,7 +167,10 @@ def written(request: dict[str, Any]) -> bytes:
 def test_requests_do_not_depend_on_how_their_bytes_arrive(
     requests: list[dict[str, Any]], cuts: list[int], at_once: bool
 ) -> None:
-    """Whole, byte by byte, several in one read, answered at once or later: the same requests, in order."""
+    """Whole, byte by byte, several in one read, answered at once or later: the same requests, in order.
+
+    Offers to upgrade are passed over, wherever they come.
+    """
     client = connect(Service(at_once=at_once))
     data = b"".join(map(written, requests))
     edges = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
@@ -395,6 +399,11 @@ def test_an_offer_to_upgrade_never_costs_a_request_its_body(client: Client, body
     assert len(client.service.requests) + len(client.service.refusals) == 1, said
 
 
+def test_a_client_that_offers_and_says_close_is_closed_on(client: Client) -> None:
+    client.send(post(b"/a", b"x", b"Connection: close, Upgrade", b"Upgrade: h2c"))
+    assert client.transport.is_closed
+
+
 def test_connect_is_refused(client: Client) -> None:
     said = client.send(b"CONNECT h:443 HTTP/1.1\r\nHost: h\r\n\r\n")
     assert client.transport.has_eof or client.service.refusals, said
@@ -569,6 +578,14 @@ def test_a_draining_worker_closes_after_the_answer(later: Client) -> None:
     later.connection.close_if_idle()
     assert not later.transport.is_closed, "it is not idle"
     assert b"connection: close\r\n" in later.answer()
+    assert later.transport.is_closed
+
+
+def test_a_worker_that_drains_while_an_answer_is_under_way_closes_after_it(later: Client) -> None:
+    later.send(GET)
+    later.connection.start(200, b"", None)
+    later.service.draining = True
+    later.connection.finish()
     assert later.transport.is_closed
 
 
