@@ -16,8 +16,9 @@ import pytest
 from contract.settings import Settings, SettingsError
 from dataplane import main
 from dataplane.main import StartupError
+from tests.fakes.answers import echo
 from tests.fakes.data_plane import DataPlane
-from tests.fakes.model_host import Hosts, host_thread
+from tests.fakes.model_host import Hosts, ModelHost, host_thread
 from tests.fakes.raw_client import RawClient
 from tests.fakes.routes import Routes, endpoint, instance, variant
 from tests.waiting import wait_until
@@ -28,18 +29,26 @@ INVOCATIONS = "/endpoints/e/invocations"
 
 
 @pytest.fixture(scope="module")
-def plane(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataPlane]:
-    """Two workers, one endpoint, two hosts that echo."""
+def hosts(redis_url: str) -> Iterator[list[ModelHost]]:
+    """Two hosts behind one endpoint, in the routing table."""
     with host_thread() as thread, contextlib.ExitStack() as stack:
-        hosts = Hosts(thread)
-        stack.callback(hosts.close)
+        made = Hosts(thread)
+        stack.callback(made.close)
         routes = Routes(redis_url)
         stack.callback(routes.close)
-        routes.put(endpoint("e", variant([instance(host) for host in hosts.make(2)])))
-        directory = tmp_path_factory.mktemp("plane")
-        plane = DataPlane(redis_url, directory, workers=WORKERS, settings={"DRAIN_SECONDS": 5})
-        stack.callback(plane.close)
+        two = made.make(2)
+        routes.put(endpoint("e", variant([instance(host) for host in two])))
+        yield two
+
+
+@pytest.fixture(scope="module")
+def plane(redis_url: str, hosts: list[ModelHost], tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataPlane]:
+    """Two workers."""
+    plane = DataPlane(redis_url, tmp_path_factory.mktemp("plane"), workers=WORKERS, settings={"DRAIN_SECONDS": 5})
+    try:
         yield plane.start()
+    finally:
+        plane.close()
 
 
 def invoke(plane: DataPlane) -> int:
@@ -203,12 +212,19 @@ def test_a_reload_replaces_every_worker_and_loses_no_request(plane: DataPlane) -
 
 
 def test_counters_survive_a_reload(plane: DataPlane) -> None:
-    answered = plane.metric("warmroute_requests_total", route="invoke")
+    """Also what the old workers answer while their successors are here already: a sum never falls."""
+    answered = plane.metric("warmroute_requests_total", route="invoke", status="200")
     before = set(workers(plane))
-    plane.signal(signal.SIGHUP)
-    wait_until(lambda: len(workers(plane)) == WORKERS and not before & set(workers(plane)), 20.0)
-    invoke(plane)
-    wait_until(lambda: plane.metric("warmroute_requests_total", route="invoke") >= answered + 1)
+    with traffic(lambda: invoke(plane)) as results:
+        wait_until(lambda: len(results) > 20)
+        plane.signal(signal.SIGHUP)
+        wait_until(lambda: len(workers(plane)) == WORKERS and not before & set(workers(plane)), 20.0)
+    wanted = answered + len(results)
+    wait_until(
+        lambda: plane.metric("warmroute_requests_total", route="invoke", status="200") == wanted,
+        3.0,
+        f"{wanted} in all",
+    )
 
 
 def test_a_signal_during_the_start_ends_it(redis_url: str) -> None:
@@ -228,3 +244,20 @@ def test_the_end_is_told_to_everybody_and_waited_for(redis_url: str, tmp_path: P
     assert plane.stop() == 0, "and no process is left"
     with socket.create_server(("127.0.0.1", plane.port)):
         plane.close()
+
+
+def test_what_was_begun_before_the_end_is_answered(redis_url: str, hosts: list[ModelHost], tmp_path: Path) -> None:
+    plane = DataPlane(redis_url, tmp_path, workers=1).start()
+    gates = [host.hold() for host in hosts]
+    with RawClient(plane.port) as client:
+        client.ask(INVOCATIONS, b"hello")
+        wait_until(lambda: any(host.in_flight for host in hosts))
+        plane.signal(signal.SIGTERM)
+        wait_until(lambda: plane.status("/health/live") == 0, what="no new connections are taken")
+        for host, gate in zip(hosts, gates, strict=True):
+            host.answer = echo
+            gate.open()
+        assert client.read().status == 200
+    assert plane.process is not None
+    assert plane.process.wait(10) == 0
+    plane.close()

@@ -43,7 +43,7 @@ def connect_other(worker: Worker) -> None:
     worker.admit([9], 9)
     worker.loop.settle()
     refuse(worker, "ASK 1 b:2")
-    worker.loop.advance(0.1)
+    worker.loop.advance(AGAIN_SECONDS * 1.5)
     while worker.wire.calls:
         worker.deliver()
     assert other_node(worker).opened == 1
