@@ -172,6 +172,15 @@ def blocked_by(snapshot: Snapshot, variant: Variant) -> str:
     )
 
 
+def _out_of_time(snapshot: Snapshot) -> str:
+    """Return what to add when free hosts were there, and nobody to take them: no control plane ran until too late."""
+    if any(host.pending for host in snapshot.hosts):
+        return ""
+    if any(len(_free(snapshot, variant)) < variant.count for variant in snapshot.pending):
+        return ""
+    return " The time for it (WARMROUTE_PROVISION_TIMEOUT_SECONDS) ran out while no control plane was up: ask again."
+
+
 def _deploy(snapshot: Snapshot) -> Iterator[Action]:
     if snapshot.promoted:
         if snapshot.followed:
@@ -186,7 +195,7 @@ def _deploy(snapshot: Snapshot) -> Iterator[Action]:
     elif snapshot.deadline is not None and snapshot.now >= snapshot.deadline:
         yield from (Drop(host.id) for host in snapshot.hosts if host.pending)
         reasons = filter(None, (blocked_by(snapshot, variant) for variant in snapshot.pending))
-        yield Move(Event.BROKEN, " ".join(reasons)[:1024])
+        yield Move(Event.BROKEN, (" ".join(reasons) + _out_of_time(snapshot))[:1024])
     else:
         yield from _claim_for_deployment(snapshot)
 

@@ -263,6 +263,13 @@ def test_what_is_missing_is_told_while_it_is_awaited() -> None:
     assert blocked_by(creating(bound(1, pending="v"), bound(2, pending="v")), V) == ""
 
 
+def test_a_deadline_that_passed_while_nobody_was_there_says_so() -> None:
+    (move,) = plan(replace(creating(), deadline=LONG_AGO))
+    assert isinstance(move, Move)
+    assert move.reason is not None
+    assert "no control plane was up: ask again" in move.reason
+
+
 def test_only_some_of_many_silent_hosts_are_named() -> None:
     hosts = tuple(bound(number, DOWN, pending="v") for number in range(1, 8))
     text = blocked_by(creating(*hosts, members=pool(*range(1, 8)), variant=replace(V, count=7)), replace(V, count=7))
