@@ -1,0 +1,75 @@
+"""``python -m benchmarks [PART ...] [--quick] [--results DIR]``: without a part, all of them in turn."""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from benchmarks import documents
+from benchmarks.result import DIRECTORY, Result, write
+
+PARTS = {
+    "overflow": "where a request goes when its home is busy: the product's rule and others, in virtual time",
+    "admission": "what choosing and counting a request costs a worker and Redis",
+}
+"""Each is a package here whose module ``study`` has ``run(quick, say) -> Result``."""
+DOCS = "docs"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the parts asked for; return the exit code."""
+    options = _parser().parse_args(arguments)
+    unknown = [part for part in options.parts if part not in PARTS and part != DOCS]
+    if unknown:
+        print(f"There is no part {', '.join(unknown)}. Parts: {', '.join([*PARTS, DOCS])}.", file=sys.stderr)
+        return 2
+    for part in options.parts or [*PARTS, DOCS]:
+        if part == DOCS:
+            if not options.quick:
+                documents.refresh()
+            continue
+        result = _run(part)(quick=options.quick, say=lambda text, part=part: print(f"{part}: {text}", flush=True))
+        _show(result)
+        # Figures of a quick run mean nothing, so they never take the place of real ones.
+        directory = options.results or (None if options.quick else DIRECTORY)
+        if directory is not None:
+            for path in write(result, directory):
+                print(f"wrote {path.name}")
+    return 0
+
+
+def _run(part: str) -> Callable[..., Result]:
+    # Late, so that one part needs nothing of another.
+    run: Callable[..., Result] = importlib.import_module(f"benchmarks.{part}.study").run
+    return run
+
+
+def _show(result: Result) -> None:
+    print()
+    for table in result.tables:
+        if table.name == "everything":
+            continue
+        lines = [table.columns, *table.rows]
+        widths = [max(len(line[column]) for line in lines) for column in range(len(table.columns))]
+        print(f"{table.name}: {table.caption}\n")
+        for line in lines:
+            print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+        print()
+    for finding in result.findings:
+        print(finding)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure, and write results/.")
+    told = "; ".join(f"{name}: {text}" for name, text in PARTS.items())
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{told}; {DOCS}: copy the tables into the documents")
+    parser.add_argument("--quick", action="store_true", help="only show that the parts work; nothing is kept")
+    parser.add_argument(
+        "--results", type=Path, metavar="DIR", help="where the results go instead of benchmarks/results"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
