@@ -73,9 +73,21 @@ def write(result: Result, directory: Path) -> tuple[Path, Path]:
     """Write the two files of a result; return their paths."""
     directory.mkdir(parents=True, exist_ok=True)
     data, page = directory / f"{result.part}.json", directory / f"{result.part}.md"
-    data.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n")
+    data.write_text(_lines(result))
     page.write_text(result.markdown())
     return data, page
+
+
+def _lines(result: Result) -> str:
+    """Return JSON with a line for each member, and for each item of a list of objects: small, and easy to compare."""
+    members = []
+    for name, value in msgspec.to_builtins(result).items():
+        text = msgspec.json.encode(value).decode()
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            items = ",\n".join(f"  {msgspec.json.encode(item).decode()}" for item in value)
+            text = f"[\n{items}\n]"
+        members.append(f'"{name}": {text}')
+    return "{\n" + ",\n".join(members) + "\n}\n"
 
 
 def read(path: Path) -> Result:
