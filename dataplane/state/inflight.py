@@ -7,6 +7,7 @@ What changes here: the ledgers, the links and the topology; only callbacks of th
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
@@ -47,6 +48,8 @@ class InFlight:
         self._ledgers: dict[str, Ledger] = {}
         self._sequence = 0
         self._topology: Topology | None = None
+        self._trouble = asyncio.Event()
+        self._told: State | None = None
         self._links = {address: Link(address, budget_seconds, self)}
         self._places: dict[Ledger, Link] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -133,7 +136,7 @@ class InFlight:
         ledger = self._ledgers.get(endpoint_id)
         if ledger is None:
             ledger = self._ledgers[endpoint_id] = Ledger(endpoint_id, now)
-            self._places[ledger] = self._link_for(ledger)
+            self._place(ledger, self._link_for(ledger))
         ledger.used_at = now
         return ledger
 
@@ -182,7 +185,7 @@ class InFlight:
         """
         link = self._grow(address)
         if not asking:
-            self._places[ledger] = link
+            self._place(ledger, link)
             link.ask_topology()
         if link.state is State.UP and ledger.refusals <= REDIRECTS_MAX:
             if asking:
@@ -214,12 +217,21 @@ class InFlight:
         for ledger, place in list(self._places.items()):
             node = self._link_for(ledger)
             if node is not place and ledger.sent is None:
-                self._places[ledger] = node
+                self._place(ledger, node)
                 ledger.restate = True
                 node.plan(ledger)
 
     def state_changed(self) -> None:
-        self._observer.store_state(self.state)
+        state = self.state
+        if state is not self._told:
+            self._told = state
+            self._observer.store_state(state)
+        if state is not State.UP:
+            self._trouble.set()
+
+    def _place(self, ledger: Ledger, link: Link) -> None:
+        self._places[ledger] = link
+        self.state_changed()
 
     def _link_for(self, ledger: Ledger) -> Link:
         node = self._topology.node_of(ledger.keys[0]) if self._topology is not None else None
@@ -237,8 +249,13 @@ class InFlight:
     async def _watch_topology(self) -> None:
         """Ask any live node who serves what: soon while one is away (a failover moves its slots), else at times."""
         while True:
-            urgent = any(link.state is not State.UP for link in self._places.values())
-            await asyncio.sleep(TOPOLOGY_SECONDS / 10 if urgent else TOPOLOGY_SECONDS)
+            self._trouble.clear()
+            if self.state is State.UP:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(TOPOLOGY_SECONDS):
+                        await self._trouble.wait()
+            else:
+                await asyncio.sleep(TOPOLOGY_SECONDS / 10)
             if self._topology is None:
                 continue
             living = next((link for link in self._links.values() if link.state is State.UP), None)
@@ -258,6 +275,7 @@ class InFlight:
                 if idle and now - ledger.used_at > self._lease_seconds:
                     del self._ledgers[endpoint_id]
                     del self._places[ledger]
+                    self.state_changed()
                     continue
                 ledger.renew = True
                 if ledger.sent is None:

@@ -172,7 +172,7 @@ class Link:
 
     def _answered(self, ledger: Ledger, reply: Any) -> None:
         if isinstance(reply, list) and self._owner.entered(ledger, reply):
-            self._ran_the_script(ledger)
+            self._is_well(ledger)
             if ledger.has_news:
                 self.plan(ledger)
             return
@@ -186,7 +186,8 @@ class Link:
             self._on_trial = True
             ledger.decide_waiting()
 
-    def _ran_the_script(self, ledger: Ledger) -> None:
+    def _is_well(self, ledger: Ledger) -> None:
+        """The node ran the script, or said who does."""
         self._on_trial = False
         if self.state is State.UP or self._overdue():
             return
@@ -202,6 +203,8 @@ class Link:
         if ledger.asked_at is not None and self._loop.time() - ledger.asked_at > self._budget_seconds - AGAIN_SECONDS:
             ledger.decide_waiting()
         word, *rest = said.split(" ")
+        if word in ("MOVED", "ASK", "TRYAGAIN"):
+            self._is_well(ledger)
         if word == "MOVED":
             self._owner.redirected(ledger, self.address.at(rest[1]), asking=False)
         elif word == "ASK":
