@@ -65,6 +65,16 @@ class Node:
         self.server.start()
         self.is_running = True
 
+    def freeze(self) -> None:
+        """SIGSTOP."""
+        self.is_running = False
+        self.server.pause()
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        self.server.resume()
+        self.is_running = True
+
     def close(self) -> None:
         self.client.close()
         self.server.stop()

@@ -12,7 +12,7 @@ from tests.fakes.data_plane import DataPlane
 from tests.fakes.fixtures import hosts_thread as hosts_thread
 from tests.fakes.model_host import Hosts, HostThread
 from tests.fakes.routes import Routes
-from tests.fleet.stage import SETTINGS
+from tests.fleet.stage import PATIENT
 from tests.services import PrivateServers
 
 
@@ -33,7 +33,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 @pytest.fixture(scope="module")
 def planes(stage: Stage) -> list[DataPlane]:
     """Three data planes of one worker each."""
-    return [stage.start(settings=SETTINGS) for _ in range(3)]
+    return [stage.start(settings=PATIENT) for _ in range(3)]
 
 
 @pytest.fixture

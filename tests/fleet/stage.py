@@ -13,6 +13,8 @@ from tests.waiting import wait_until
 LEASE_SECONDS = 2.0
 RESYNC_SECONDS = 1.0
 SETTINGS = {**SHARED, "LEASE_SECONDS": LEASE_SECONDS, "RESYNC_SECONDS": RESYNC_SECONDS}
+PATIENT = {**SETTINGS, "STORE_BUDGET_SECONDS": 0.5}
+"""For tests of exactness: on a machine that is busy with other tests, a worker may be held up for longer than 20 ms."""
 JSON = [("Content-Type", "application/json")]
 
 Target = tuple[str, bytes]
@@ -73,6 +75,29 @@ def wait_true(fleet: Fleet, deployed: Deployed, limit_seconds: float) -> None:
         limit_seconds,
         f"counts are true: {counted(fleet, deployed)} in Redis, {working(deployed)} on the hosts",
     )
+
+
+def expect_exact(
+    fleet: Fleet, planes: Sequence[DataPlane], deployed: Deployed, target: Target, home: str, threshold: int
+) -> None:
+    """Check that twice the threshold and one at once, over all planes, put exactly the threshold on their home.
+
+    A round does not count in which a worker, held up by a busy machine, did not wait for Redis.
+    """
+    for _ in range(20):
+        wait_until(lambda: not counted(fleet, deployed), what=f"nothing is counted, {counted(fleet, deployed)} is")
+        before = degraded(planes, deployed)
+        with held(planes, deployed, [target] * (2 * threshold + 1)):
+            on_home = deployed.busy()[home]
+        if degraded(planes, deployed) == before:
+            assert on_home == threshold
+            return
+    raise AssertionError("no round in which every request was admitted by Redis")
+
+
+def degraded(planes: Sequence[DataPlane], deployed: Deployed) -> float:
+    """Return how many requests were decided without Redis."""
+    return sum(plane.metric("warmroute_route_degraded_total", endpoint=deployed.name) for plane in planes)
 
 
 def worker_pid(plane: DataPlane) -> int:

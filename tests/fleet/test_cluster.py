@@ -1,17 +1,21 @@
 """A Redis Cluster of three primaries: exact over its nodes, while slots move and when a primary dies."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from contract import redis_keys
+from contract.routing_table import encode
+from controlplane.background.redis_link import RedisLink
 from tests.dataplane_e2e.stage import Deployed, Fleet, Stage, chat_body, invoke, prefix
 from tests.fakes.data_plane import DataPlane
 from tests.fakes.model_host import HostThread
 from tests.fakes.routes import endpoint
 from tests.fleet.cluster import Cluster, ClusterRoutes, Move, Node
 from tests.fleet.load import Load, Shot, p95
-from tests.fleet.stage import LEASE_SECONDS, SETTINGS, counted, held, wait_true
+from tests.fleet.stage import LEASE_SECONDS, RESYNC_SECONDS, SETTINGS, counted, expect_exact, held, wait_true, working
 from tests.waiting import wait_until
 
 
@@ -51,12 +55,8 @@ def home_of(plane: DataPlane, deployed: Deployed) -> str:
         return invoke(client, deployed, prefix(0))
 
 
-def expect_exact(fleet: Fleet, planes: list[DataPlane], deployed: Deployed, home: str, threshold: int) -> None:
-    """Check that 12 requests of one key over all planes put exactly the threshold on their home."""
-    wait_until(lambda: not counted(fleet, deployed))
-    with held(planes, deployed, [(deployed.invocations, prefix(0))] * 12):
-        assert deployed.busy()[home] == threshold
-        wait_true(fleet, deployed, 1.0)
+def expect_home_exact(fleet: Fleet, planes: list[DataPlane], deployed: Deployed, home: str, threshold: int) -> None:
+    expect_exact(fleet, planes, deployed, (deployed.invocations, prefix(0)), home, threshold)
 
 
 def test_endpoints_spread_over_the_nodes_and_each_is_exact(
@@ -67,9 +67,40 @@ def test_endpoints_spread_over_the_nodes_and_each_is_exact(
         deployed = deploy_at(fleet, cluster, node, threshold=4)
         home = home_of(planes[0], deployed)
         for _ in range(10):
-            expect_exact(fleet, planes, deployed, home, 4)
+            expect_home_exact(fleet, planes, deployed, home, 4)
         assert node.command("EXISTS", redis_keys.leases_key(deployed.endpoint.id)) == 1
     assert [plane.metric("warmroute_store_up") for plane in planes] == [1, 1]
+
+
+@pytest.fixture
+def publisher(cluster: Cluster, hosts_thread: HostThread) -> Iterator[Callable[[str, Any], Any]]:
+    """``publisher(name, *arguments)``: call the control plane's own link to Redis, which stays connected."""
+    link = RedisLink(cluster.url)
+
+    def call(name: str, *arguments: Any) -> Any:
+        work = getattr(link, name)(*arguments)
+        return asyncio.run_coroutine_threadsafe(work, hosts_thread.loop).result(10)
+
+    yield call
+    call("close")
+
+
+def test_routes_and_reports_cross_a_cluster(
+    planes: list[DataPlane], fleet: Fleet, publisher: Callable[..., Any]
+) -> None:
+    """What the control plane's link publishes is served by all workers, by notice, and it sees that they do."""
+    routes = fleet.stage.routes
+    deployed = fleet.deploy(1)
+    assert publisher("held") == (routes.epoch, routes.generation)
+    routes.endpoints.clear()
+    routes.generation += 1
+    assert publisher("publish", routes.epoch, routes.generation, encode(routes.table)) is True
+    assert publisher("publish", routes.epoch, routes.generation, encode(routes.table)) is False
+    report = f"{routes.epoch}:{routes.generation}"
+    wait_until(lambda: list(publisher("workers").values()) == [report, report], RESYNC_SECONDS)
+    for plane in planes:
+        with plane.client() as client:
+            assert client.request(deployed.invocations, b"x").status == 400
 
 
 def test_a_slot_on_its_way_to_another_node_loses_no_request(
@@ -97,7 +128,7 @@ def test_a_slot_on_its_way_to_another_node_loses_no_request(
         wait_true(fleet, deployed, LEASE_SECONDS)
     assert cluster.primary_of(redis_keys.load_key(deployed.endpoint.id)) is target
     for _ in range(5):
-        expect_exact(fleet, planes, deployed, home, 4)
+        expect_home_exact(fleet, planes, deployed, home, 4)
     assert [plane.metric("warmroute_store_up") for plane in planes] == [1, 1]
 
 
@@ -106,7 +137,7 @@ def test_a_slot_that_stays_on_its_way_keeps_nobody_waiting(
 ) -> None:
     """A resharding that was broken off: no call of the script can run, requests are decided without it."""
     source, target = cluster.primaries[:2]
-    deployed = deploy_at(fleet, cluster, source, threshold=4)
+    deployed = deploy_at(fleet, cluster, source, threshold=16)
     home = home_of(planes[0], deployed)
     move = Move(cluster, redis_keys.load_key(deployed.endpoint.id), target)
     with held(planes, deployed, [(deployed.invocations, prefix(0))] * 2):
@@ -122,46 +153,64 @@ def test_a_slot_that_stays_on_its_way_keeps_nobody_waiting(
             pass
         move.end()
         wait_true(fleet, deployed, LEASE_SECONDS)
-    expect_exact(fleet, planes, deployed, home, 4)
+    expect_home_exact(fleet, planes, deployed, home, 16)
 
 
-def test_the_death_of_a_primary_fails_no_request(
-    cluster: Cluster, planes: list[DataPlane], fleet: Fleet, hosts_thread: HostThread
+@pytest.mark.parametrize(
+    ("lose", "return_"), [(Node.kill, Node.start), (Node.freeze, Node.thaw)], ids=["dead", "frozen"]
+)
+def test_a_primary_that_is_lost_fails_no_request(
+    cluster: Cluster,
+    planes: list[DataPlane],
+    fleet: Fleet,
+    hosts_thread: HostThread,
+    publisher: Callable[..., Any],
+    lose: Callable[[Node], None],
+    return_: Callable[[Node], None],
 ) -> None:
-    """C91: kill -9 of the primary that keeps the routes and an endpoint's counts, under load, with streams open.
+    """C91: kill -9 or SIGSTOP of the primary of the routes and of an endpoint's counts, under load, with streams open.
 
-    Requests go on, keys stay at home, new routes arrive, and it is exact again after the failover; then the dead node
+    Requests go on, keys stay at home, new routes arrive, and it is exact again after the failover; then the lost node
     comes back as a replica, and takes over again when the operator says so.
     """
     victim = cluster.primary_of(redis_keys.ROUTES)
     other = next(node for node in cluster.primaries if node is not victim)
-    hit, spared = deploy_at(fleet, cluster, victim, threshold=8), deploy_at(fleet, cluster, other, threshold=8)
+    hit, spared = deploy_at(fleet, cluster, victim, threshold=16), deploy_at(fleet, cluster, other, threshold=16)
     home = home_of(planes[0], hit)
     shots = [Shot(hit.invocations, prefix(0)), Shot(spared.invocations, prefix(0))]
     at = [len(plane.output) for plane in planes]
+    assert len(publisher("workers")) == 2
     with held(planes, hit, [(hit.invocations, prefix(0))] * 4):
         load = Load(hosts_thread, planes, shots, rate=60)
         with load.running():
             load.wait(20)
-            victim.kill()
+            lose(victim)
             cluster.wait_well()
-            wait_until(lambda: all(plane.metric("warmroute_store_up") == 1 for plane in planes), 10)
-            wait_true(fleet, hit, LEASE_SECONDS + 1)
+            wait_up(planes)
+            wait_until(lambda: counted(fleet, hit) == working(hit), LEASE_SECONDS + 1)
             load.wait(20)
         assert load.failed() == []
         assert {result.host for result in load.results if result.shot is shots[0]} == {home}
         wait_true(fleet, hit, LEASE_SECONDS)
         again = deploy_at(fleet, cluster, other, threshold=4)
-        expect_exact(fleet, planes, again, home_of(planes[0], again), 4)
+        expect_home_exact(fleet, planes, again, home_of(planes[0], again), 4)
+    assert publisher("held") == (fleet.stage.routes.epoch, fleet.stage.routes.generation)
+    assert len(publisher("workers")) == 2
     for deployed in (hit, spared):
-        expect_exact(fleet, planes, deployed, home_of(planes[0], deployed), 8)
-    victim.start()
+        expect_home_exact(fleet, planes, deployed, home_of(planes[0], deployed), 16)
+    return_(victim)
     cluster.wait_well()
     victim.command("CLUSTER FAILOVER")
     wait_until(lambda: cluster.primary_of(redis_keys.ROUTES) is victim)
     cluster.wait_well()
-    wait_until(lambda: all(plane.metric("warmroute_store_up") == 1 for plane in planes), 10)
-    expect_exact(fleet, planes, hit, home, 8)
+    for plane in planes:
+        assert home_of(plane, hit) == home
+    wait_up(planes)
+    expect_home_exact(fleet, planes, hit, home, 16)
     for plane, before in zip(planes, at, strict=True):
         about = [line for line in plane.output[before:].splitlines() if "Redis" in line]
         assert 0 < len(about) < 20, "\n".join(about)
+
+
+def wait_up(planes: list[DataPlane]) -> None:
+    wait_until(lambda: all(plane.metric("warmroute_store_up") == 1 for plane in planes), 10, "all nodes answer")

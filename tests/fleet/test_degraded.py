@@ -12,7 +12,7 @@ from tests.fakes.data_plane import DataPlane
 from tests.fakes.model_host import HostThread
 from tests.fleet.link import Link
 from tests.fleet.load import Load, Result, Shot, p95
-from tests.fleet.stage import LEASE_SECONDS, SETTINGS, counted, held, wait_true, working
+from tests.fleet.stage import LEASE_SECONDS, SETTINGS, counted, degraded, expect_exact, held, wait_true, working
 from tests.services import PrivateServer
 from tests.waiting import wait_until
 
@@ -55,13 +55,6 @@ def streaming(planes: list[DataPlane], deployed: Deployed, count: int) -> Iterat
         assert {b"".join(client.chunks()) for client in [*one, *two]} == {whole}
 
 
-def expect_exact(fleet: Fleet, planes: list[DataPlane], deployed: Deployed, home: str, threshold: int) -> None:
-    """Check that twice the threshold and one over all planes put exactly the threshold on their home."""
-    wait_until(lambda: not counted(fleet, deployed))
-    with held(planes, deployed, [(deployed.invocations, PREFIXES[0])] * (2 * threshold + 1)):
-        assert deployed.busy()[home] == threshold
-
-
 def strays(results: list[Result], home: dict[str, str]) -> list[Result]:
     """Return the requests that were answered by another host than their home."""
     return [result for result in results if result.host != home[result.shot.key]]
@@ -100,10 +93,9 @@ def test_a_frozen_redis_delays_fails_and_moves_nothing(
         assert len(later) > 20
         assert p95(later) < usual + ADDED_SECONDS
         wait_true(own_fleet, deployed, LEASE_SECONDS)
-    expect_exact(own_fleet, pair, deployed, home["0"], 8)
+    expect_exact(own_fleet, pair, deployed, (deployed.invocations, PREFIXES[0]), home["0"], 8)
     assert 0 < len(about_redis(pair, since)) < 20
-    degraded = sum(plane.metric("warmroute_route_degraded_total") for plane in pair)
-    assert degraded > len(later) / 2
+    assert degraded(pair, deployed) > len(later) / 2
     assert [plane.metric("warmroute_in_flight_corrections_total") for plane in pair] == [0, 0]
 
 
@@ -124,7 +116,7 @@ def test_grants_that_come_too_late_are_handed_back(
                 own_redis.resume()
         assert load.failed() == []
         wait_until(lambda: counted(own_fleet, deployed) == alive, LEASE_SECONDS)
-        assert sum(plane.metric("warmroute_route_degraded_total") for plane in pair) > 0
+        assert degraded(pair, deployed) > 0
         assert [plane.metric("warmroute_in_flight_corrections_total") for plane in pair] == [0, 0]
 
 
@@ -203,7 +195,7 @@ def outage(
         assert strays(load.results, home) == []
         later = [result.seconds for result in load.results if began + 1 < result.began < ended]
         assert p95(later) < usual + ADDED_SECONDS
-    expect_exact(fleet, planes, deployed, home["0"], 8)
+    expect_exact(fleet, planes, deployed, (deployed.invocations, PREFIXES[0]), home["0"], 8)
     said = about_redis(planes, since)
     assert 0 < len(said) < 20, "\n".join(said)
     assert [plane.metric("warmroute_in_flight_corrections_total") for plane in planes] == [0, 0]

@@ -12,7 +12,7 @@ from tests.fakes.answers import Gate, echo, sse
 from tests.fakes.data_plane import DataPlane
 from tests.fakes.model_host import HostThread
 from tests.fleet.load import Load, Shot
-from tests.fleet.stage import LEASE_SECONDS, SETTINGS, counted, held, hold_all, wait_true, worker_pid, working
+from tests.fleet.stage import LEASE_SECONDS, PATIENT, counted, held, hold_all, wait_true, worker_pid, working
 from tests.services import PrivateServer
 from tests.waiting import wait_until
 
@@ -20,7 +20,7 @@ from tests.waiting import wait_until
 @pytest.fixture
 def trio(own_stage: Stage) -> list[DataPlane]:
     """Three data planes of one worker each on a Redis of the test's own."""
-    return [own_stage.start(settings=SETTINGS) for _ in range(3)]
+    return [own_stage.start(settings=PATIENT) for _ in range(3)]
 
 
 def shots(deployed: Deployed) -> list[Shot]:
@@ -192,8 +192,8 @@ def test_a_worker_with_a_wrong_clock_counts_as_the_others_do(own_fleet: Fleet, t
     directory.mkdir()
     (directory / "sitecustomize.py").write_text(CLOCK)
     environ = {"PYTHONPATH": str(directory), "CLOCK_SKEW": str(skew)}
-    right = own_fleet.stage.start(settings={**SETTINGS, "LEASE_SECONDS": 1})
-    wrong = own_fleet.stage.start(settings={**SETTINGS, "LEASE_SECONDS": 1}, environ=environ)
+    right = own_fleet.stage.start(settings={**PATIENT, "LEASE_SECONDS": 1})
+    wrong = own_fleet.stage.start(settings={**PATIENT, "LEASE_SECONDS": 1}, environ=environ)
     assert abs(_clock_of(wrong) - _clock_of(right)) > 100, "the clock is really wrong"
     deployed = own_fleet.deploy(2, threshold=1)
     for holder, other in ((right, wrong), (wrong, right)):
