@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from contract.settings import Settings, require
+from dataplane.metrics import absorb
 
 logger = logging.getLogger(__name__)
 
@@ -195,7 +196,7 @@ class _Supervisor:
             code = await process.wait()
             if self._processes[slot] is not process:
                 continue
-            self._forget(process)
+            self._forget(slot, process)
             attempt = 0 if loop.time() - born > STEADY_SECONDS else attempt + 1
             wait = RESTART_SECONDS[min(attempt, len(RESTART_SECONDS) - 1)]
             logger.error("worker %d ended (%s); starting it anew in %g s", slot, _say(code), wait)
@@ -211,7 +212,7 @@ class _Supervisor:
                 with contextlib.suppress(ProcessLookupError):
                     old.terminate()
                 await old.wait()
-                self._forget(old)
+                self._forget(slot, old)
 
     async def _stop(self) -> None:
         """Close the doors, let workers drain, end those that do not."""
@@ -228,7 +229,8 @@ class _Supervisor:
         for pipe in self._pipes.values():
             pipe.close()
 
-    def _forget(self, process: asyncio.subprocess.Process) -> None:
+    def _forget(self, slot: int, process: asyncio.subprocess.Process) -> None:
+        absorb(self._directory / "metrics", f"{slot}-{process.pid}")
         pipe = self._pipes.pop(process, None)
         if pipe is not None:
             pipe.close()

@@ -1,8 +1,8 @@
 """Counters, gauges and histograms that cost a dictionary look-up, and the sum over a data plane's workers.
 
 A scrape reaches one worker of several, so each worker leaves its numbers in a file beside the others' and any of them
-answers for all. A worker that is started anew goes on from its predecessor's counters: a sum that fell would read as a
-restart of everything. Labels come from the routing table and from fixed words only, never from a request.
+answers for all. When a worker has ended, its parent absorbs its counters into one file of the past: a sum that fell
+would read as a restart of everything. Labels come from the routing table and from fixed words, never from a request.
 """
 
 import time
@@ -47,19 +47,14 @@ _PREFIX = "warmroute_"
 
 
 class Metrics:
-    """One worker's numbers. ``restored`` are the counters of the worker that it replaces."""
+    """One worker's numbers; ``name`` is its own in ``directory``, never used before."""
 
-    def __init__(self, directory: Path | None = None, slot: int = 0) -> None:
+    def __init__(self, directory: Path | None = None, name: str | int = 0) -> None:
         self._directory = directory
-        self._slot = slot
+        self._name = str(name)
         self._counters: dict[str, dict[Labels, list[float]]] = {name: {} for name in COUNTERS}
         self._histograms: dict[str, dict[Labels, list[float]]] = {name: {} for name in HISTOGRAMS}
         self._gauges: dict[str, dict[Labels, list[float]]] = {name: {} for name in GAUGES}
-        if directory is not None:
-            previous = _read(directory / f"{slot}.metrics")
-            if previous is not None:
-                self._counters.update({k: v for k, v in previous.counters.items() if k in COUNTERS})
-                self._histograms.update({k: v for k, v in previous.histograms.items() if k in HISTOGRAMS})
 
     def count(self, name: str, labels: Labels = (), amount: float = 1) -> None:
         cell = self._counters[name].get(labels)
@@ -83,17 +78,18 @@ class Metrics:
         """Leave the numbers where the other workers find them."""
         if self._directory is None:
             return
-        file = self._directory / f"{self._slot}.metrics"
-        partial = file.with_suffix(".partial")
-        partial.write_bytes(_encode(self._snapshot()))
-        partial.replace(file)
+        _write(self._directory / f"{self._name}.metrics", self._snapshot())
 
     def text(self) -> str:
         """Return the sum over all workers in Prometheus' text format."""
         snapshots = [self._snapshot()]
         if self._directory is not None:
+            past = _read(self._directory / PAST) or _nothing()
+            snapshots.append(past)
             for file in sorted(self._directory.glob("*.metrics")):
-                if file.stem != str(self._slot) and (snapshot := _read(file)) is not None:
+                if file.name == PAST or file.stem == self._name or file.stem in past.absorbed:
+                    continue
+                if (snapshot := _read(file)) is not None:
                     snapshots.append(snapshot)
         return _render(snapshots)
 
@@ -106,10 +102,42 @@ class _Snapshot(msgspec.Struct):
     counters: Samples
     histograms: Samples
     gauges: Samples
+    absorbed: list[str] = []
+    """Of the past: workers whose own file may still be there for a moment."""
+
+
+def absorb(directory: Path, name: str) -> None:
+    """Take the counters of a worker that has ended into the past's. Only the workers' parent calls this."""
+    file = directory / f"{name}.metrics"
+    ended = _read(file)
+    if ended is None:
+        return
+    past = _read(directory / PAST) or _nothing()
+    leaving = [known for known in past.absorbed if (directory / f"{known}.metrics").exists()]
+    merged = _Snapshot(
+        0.0,
+        {kind: _merged([past.counters.get(kind, {}), ended.counters.get(kind, {})]) for kind in COUNTERS},
+        {kind: _merged([past.histograms.get(kind, {}), ended.histograms.get(kind, {})]) for kind in HISTOGRAMS},
+        {},
+        [*leaving, name],
+    )
+    _write(directory / PAST, merged)
+    file.unlink(missing_ok=True)
+
+
+def _nothing() -> _Snapshot:
+    return _Snapshot(0.0, {}, {}, {})
+
+
+def _write(file: Path, snapshot: _Snapshot) -> None:
+    partial = file.with_suffix(".partial")
+    partial.write_bytes(_encode(snapshot))
+    partial.replace(file)
 
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(_Snapshot)
+PAST = "past.metrics"
 _STALE_SECONDS = 10.0
 """Gauges of a worker that has not written for so long are not counted; its counters are."""
 

@@ -75,7 +75,7 @@ class Worker:
         self.settings = settings
         url = require(settings, "REDIS_URL")
         identity = f"{socket.gethostname()[:32]}-{slot}-{os.urandom(6).hex()}".replace("/", "-")
-        self.metrics = Metrics(directory / "metrics" if directory is not None else None, slot)
+        self.metrics = Metrics(directory / "metrics" if directory is not None else None, f"{slot}-{os.getpid()}")
         self.log = AccessLog()
         self.health = Health(settings.eject_seconds)
         self.pool = Pool(settings.connect_timeout_seconds, settings.host_keep_alive_seconds)

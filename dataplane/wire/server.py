@@ -361,15 +361,14 @@ class ClientConnection(asyncio.Protocol):
         return b"" if request.minor else b"connection: keep-alive\r\n"
 
     def _decline(self, rest: bytes) -> None:
-        """Go on without the offered upgrade, as a server may (RFC 9110, 7.8): the same request, the offer left out.
-
-        Java's HTTP client offers h2c with every request to a plain address.
-        """
+        """Go on without the offered upgrade (RFC 9110, 7.8); Java's HTTP client offers h2c with every request."""
         offer, self._offer = self._offer, None
         if offer is None or offer.method == b"CONNECT":
             self._refuse_parsed(_Refused(400, "protocol upgrades are not supported"))
             return
         kept = [(name, value) for name, value in offer.headers if name not in _OFFER]
+        if not offer.keep_alive:
+            kept.append((b"connection", b"close"))
         self._parser = httptools.HttpRequestParser(self)
         line = b"%b %b HTTP/1.%d\r\n" % (offer.method, offer.target, offer.minor)
         self.data_received(line + write_headers(kept) + b"\r\n" + rest)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataplane.metrics import COUNTERS, GAUGES, HISTOGRAMS, Metrics
+from dataplane.metrics import COUNTERS, GAUGES, HISTOGRAMS, PAST, Metrics, absorb
 
 SAMPLE = re.compile(r'^(\w+)(?:\{((?:\w+="(?:[^"\\\n]|\\[\\"n])*",?)*)\})? (\S+)$')
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
@@ -127,19 +127,32 @@ def test_ones_own_numbers_are_those_of_now(tmp_path: Path) -> None:
     assert read(metrics)["store_calls_total", ()] == 1
 
 
-def test_a_worker_goes_on_from_its_predecessors_counters(tmp_path: Path) -> None:
+def test_the_counters_of_workers_that_ended_stay(tmp_path: Path) -> None:
     """A sum that fell would read as a restart of everything."""
-    first = Metrics(tmp_path, 1)
-    first.count("store_calls_total", amount=5)
-    first.observe("router_seconds", ("home",), 0.1)
-    first.set_all("client_connections", {(): 7})
-    first.publish()
-    second = Metrics(tmp_path, 1)
-    second.count("store_calls_total")
-    found = read(second)
-    assert found["store_calls_total", ()] == 6
-    assert found["router_seconds_count", ("home",)] == 1
+    for name in ("1-10", "0-11", "1-12"):
+        ended = Metrics(tmp_path, name)
+        ended.count("store_calls_total", amount=5)
+        ended.observe("router_seconds", ("home",), 0.1)
+        ended.set_all("client_connections", {(): 7})
+        ended.publish()
+        absorb(tmp_path, name)
+        absorb(tmp_path, name)
+    living = Metrics(tmp_path, "1-13")
+    living.count("store_calls_total")
+    found = read(living)
+    assert found["store_calls_total", ()] == 16
+    assert found["router_seconds_count", ("home",)] == 3
     assert ("client_connections", ()) not in found, "a gauge is of the living"
+    assert [file.name for file in tmp_path.iterdir()] == [PAST]
+
+
+def test_a_worker_whose_file_is_still_there_counts_once(tmp_path: Path) -> None:
+    ended = Metrics(tmp_path, "0-1")
+    ended.count("store_calls_total")
+    ended.publish()
+    with patch("dataplane.metrics.Path.unlink"):
+        absorb(tmp_path, "0-1")
+    assert read(Metrics(tmp_path, "0-2"))["store_calls_total", ()] == 1
 
 
 def test_the_gauges_of_a_worker_that_is_gone_end_its_counters_stay(tmp_path: Path) -> None:
