@@ -17,13 +17,13 @@ OF_ENDPOINT = (redis_keys.load_key, redis_keys.ledger_key, redis_keys.leases_key
 
 
 def test_keys_of_the_routes_are_in_one_slot() -> None:
-    """C91: workers write their lease and what they serve in one step."""
+    """Workers write their lease and what they serve in one step."""
     assert len({key_slot(key.encode()) for key in OF_ROUTES}) == 1
 
 
 @given(ids)
 def test_keys_of_an_endpoint_are_in_one_slot(endpoint_id: str) -> None:
-    """C91: an admission is one step."""
+    """An admission is one step."""
     assert len({key_slot(key(endpoint_id).encode()) for key in OF_ENDPOINT}) == 1
 
 
@@ -34,7 +34,7 @@ def test_endpoints_spread_over_a_cluster() -> None:
 
 @given(ids, ids)
 def test_no_two_keys_are_the_same(one: str, other: str) -> None:
-    """C89: nor does an endpoint's name end in another's key."""
+    """Nor does an endpoint's name end in another's key."""
     keys = [key(endpoint_id) for endpoint_id in {one, other, "routes"} for key in OF_ENDPOINT]
     assert len({*keys, *OF_ROUTES}) == len(keys) + len(OF_ROUTES)
 

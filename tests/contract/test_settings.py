@@ -61,7 +61,7 @@ def test_what_is_no_number_is_refused_with_its_unit(setting: Setting, value: str
 @pytest.mark.parametrize("setting", NUMBERS, ids=lambda setting: setting.name)
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e400"])
 def test_no_number_is_endless(setting: Setting, value: str) -> None:
-    """C17: nan is neither below nor above a bound."""
+    """Nan is neither below nor above a bound."""
     with pytest.raises(SettingsError, match=PREFIX + setting.name):
         given_one(setting, value)
 

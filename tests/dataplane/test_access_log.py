@@ -51,7 +51,7 @@ def test_lines_keep_their_order() -> None:
 
 @pytest.mark.parametrize("reason", ['quote " and\nline end', "\x1b[31mred\x00", "é\u2028😀", "half \ud83d"])
 def test_nothing_in_a_reason_makes_a_line_of_its_own(reason: str) -> None:
-    """C116. And a reason that cannot be written takes no other line with it."""
+    """And a reason that cannot be written takes no other line with it."""
     found = written(line(reason=reason), line(reason="next"))
     assert len(found) == 2
     assert found[1]["reason"] == "next"

@@ -327,7 +327,7 @@ def take(play: Play, step: str, draw: int, seen: dict[str, bool]) -> None:
 def test_whatever_happens_counts_go_back_and_the_client_gets_one_answer(
     api: str, strategy: Strategy, count: int, events: list[tuple[str, int]]
 ) -> None:
-    """C88: released exactly once on every way out, one answer or none to a client that left, no host left running."""
+    """Released exactly once on every way out, one answer or none to a client that left, no host left running."""
     play = Play(api, count=count, strategy=strategy).begin()
     seen = {"head": False, "gone": False}
     for step, draw in [*events, ("cut", 0)]:
@@ -383,7 +383,6 @@ def test_of_a_large_fleet_the_first_ranks_are_offered_and_the_rest_on_demand() -
 
 
 def test_without_a_key_the_fewest_in_flight_are_asked_for() -> None:
-    """C70."""
     play = Play(body=b"").begin()
     (admission,) = play.in_flight.asked
     assert (admission.threshold, sorted(admission.numbers)) == (0, [1, 2, 3])
@@ -401,13 +400,11 @@ def test_random_counts_and_goes_without_a_word_to_the_store() -> None:
 
 
 def test_a_single_instance_needs_no_choice() -> None:
-    """C87."""
     play = Play(count=1).begin()
     assert (play.in_flight.asked, play.in_flight.held) == ([], {1: 1})
 
 
 def test_instances_that_are_set_aside_are_not_offered_unless_all_are() -> None:
-    """C83."""
     play = Play()
     play.health.out = {"h1", "h3"}
     play.begin()
@@ -422,7 +419,7 @@ def test_instances_that_are_set_aside_are_not_offered_unless_all_are() -> None:
 
 
 def test_the_host_gets_the_body_as_it_came_under_its_own_name() -> None:
-    """C42: not the client's Host; with a length of its own."""
+    """Not the client's Host; with a length of its own."""
     play = Play(body=b"\x00raw bytes", request_id=b"id-9").begin()
     head, _, body = play.delivered().sent.partition(b"\r\n\r\n")
     lines = head.split(b"\r\n")
@@ -544,7 +541,6 @@ def test_a_stream_that_breaks_is_never_taken_for_a_whole_one(api: str, end: str)
 
 
 def test_a_slow_client_slows_its_host_down() -> None:
-    """C53."""
     play = Play("chat").begin()
     host = play.delivered()
     play.exchange.pause()
@@ -588,7 +584,6 @@ def test_each_request_earns_its_share_of_a_retry() -> None:
     ],
 )
 def test_each_wait_has_its_limit(api: str, is_begun: bool, headers: Headers, limit: float) -> None:
-    """C33, C54."""
     play = Play(api).begin()
     host = play.delivered()
     if is_begun:
@@ -631,7 +626,6 @@ def test_waiting_for_an_instance_is_nobodys_silence() -> None:
 
 @pytest.mark.parametrize("phase", ["waiting", "connecting", "asked", "streaming"])
 def test_a_client_that_leaves_takes_its_request_along(phase: str) -> None:
-    """C34, C46."""
     play = Play("chat").begin()
     if phase != "waiting":
         play.in_flight.grant()

@@ -84,7 +84,7 @@ def test_a_gauge_is_replaced_whole() -> None:
 
 @given(st.text(st.characters(codec="utf-8"), max_size=12))
 def test_any_label_value_is_written_so_that_it_can_be_read(value: str) -> None:
-    """C114: identities are the operator's; a quote or a line end in one must not break a scrape."""
+    """Identities are the operator's; a quote or a line end in one must not break a scrape."""
     metrics = Metrics()
     metrics.count("ejections_total", (value,))
     lines = [line for line in metrics.text().split("\n") if line and not line.startswith("#")]

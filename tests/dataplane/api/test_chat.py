@@ -148,7 +148,6 @@ def test_a_hosts_own_request_id_is_kept() -> None:
 
 
 def test_a_stream_is_not_held_back_by_proxies() -> None:
-    """C51."""
     head = CHAT.answer_head(200, [(b"content-type", b"text/event-stream; charset=utf-8")], "v1", b"id")
     assert head is not None
     assert head.is_stream
@@ -162,7 +161,7 @@ def test_a_stream_is_not_held_back_by_proxies() -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 def test_a_redirect_is_not_followed_and_points_nowhere(status: int) -> None:
-    """C40: where it points may be inside."""
+    """Where it points may be inside."""
     assert CHAT.answer_head(status, [(b"location", b"http://10.0.0.1/")], "v1", b"id") is None
     answer = CHAT.answer_whole(status, b"see http://10.0.0.1/", True, CONTEXT)
     assert answer[0] == 502
@@ -171,7 +170,7 @@ def test_a_redirect_is_not_followed_and_points_nowhere(status: int) -> None:
 
 
 def test_bodies_pass_byte_for_byte() -> None:
-    """C50, C64: comments, odd fields and half events too."""
+    """Comments, odd fields and half events too."""
     for part in (b": keep-alive\n\n", b"event: x\r\nid: 1\r\ndata: {", b'"a": 1}\n\n', b"data: [DONE]\n\n"):
         assert CHAT.answer_part(part) == part
 
@@ -182,7 +181,7 @@ def test_bodies_pass_byte_for_byte() -> None:
 )
 @pytest.mark.parametrize("timed_out", [True, False])
 def test_a_stream_that_breaks_ends_with_an_error_event(before: bytes, start: bytes, timed_out: bool) -> None:
-    """C55, C56: whole by itself, after whatever came before; and the connection shows that the rest is missing."""
+    """Whole by itself, after whatever came before; and the connection shows that the rest is missing."""
     words, ends = CHAT.broken_part("It ended.", timed_out, before)
     assert not ends, "no [DONE], and the body is cut short"
     match = re.fullmatch(re.escape(start) + rb"data: (\{.*\})\n\n", words)

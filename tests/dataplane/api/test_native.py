@@ -92,7 +92,7 @@ def test_a_host_sees_what_the_api_defines_and_nothing_else() -> None:
 
 
 def test_what_was_not_sent_is_not_invented() -> None:
-    """C39: a missing content type stays missing."""
+    """A missing content type stays missing."""
     assert read(INVOKE) == {}
     assert read(STREAM) == {}
 
@@ -197,7 +197,7 @@ def test_an_event_stream_of_the_host_is_known_for_one() -> None:
 @pytest.mark.parametrize("status", [301, 304, 400, 404, 429, 500, 503])
 @pytest.mark.parametrize("name", APIS)
 def test_any_status_but_2xx_is_read_whole_and_becomes_a_model_error(name: str, status: int) -> None:
-    """C30, C40: a redirect is not followed, a 404 of the model is not one of ours."""
+    """A redirect is not followed, a 404 of the model is not one of ours."""
     api = APIS[name]
     assert api.answer_head(status, [], "v1", b"id") is None
     answer = api.answer_whole(status, b'{"detail": "no"}', True, CONTEXT)

@@ -26,7 +26,7 @@ def test_each_path_has_its_door(path: bytes) -> None:
 
 @pytest.mark.parametrize("path", KNOWN)
 def test_only_literal_paths_match(path: bytes) -> None:
-    """C47: nothing is decoded, folded or normalised, so what a proxy in front has checked is what is served."""
+    """Nothing is decoded, folded or normalised, so what a proxy in front has checked is what is served."""
     for other in (
         path + b"/",
         path + b"/x",

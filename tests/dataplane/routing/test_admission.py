@@ -61,14 +61,13 @@ def test_home_is_kept_up_to_exactly_a_tenth_above_the_mean() -> None:
 
 @given(st.integers(0, 100), thresholds)
 def test_a_single_instance_takes_everything(count: int, threshold: int) -> None:
-    """C87."""
     assert pick([count], threshold)[0] == 0
     assert pick_alone([count], [count], threshold)[0] == 0
     assert pick_least([count], 5)[0] == 0
 
 
 def test_overflow_looks_at_load() -> None:
-    """C79: two at home, two on the next, one, none: it goes to the idle one, and without that to the one with one."""
+    """Two at home, two on the next, one, none: it goes to the idle one, and without that to the one with one."""
     for rest in itertools.permutations([2, 1, 0]):
         counts = [2, *rest]
         assert counts[pick(counts, 2)[0]] == 0
@@ -78,7 +77,6 @@ def test_overflow_looks_at_load() -> None:
 
 
 def test_home_is_resumed_as_soon_as_it_has_room() -> None:
-    """C80."""
     counts = [1, 0, 0, 0]
     assert pick(counts, 1)[1] is Outcome.OVERFLOW
     counts[0] = 0
@@ -87,7 +85,7 @@ def test_home_is_resumed_as_soon_as_it_has_room() -> None:
 
 @pytest.mark.parametrize(("instances", "threshold", "requests"), [(3, 2, 12), (4, 4, 100), (20, 1, 200), (2, 8, 64)])
 def test_one_hot_key_fills_all_alike(instances: int, threshold: int, requests: int) -> None:
-    """C81: twelve at once on three hosts with threshold 2: none refused, none piled on the home."""
+    """Twelve at once on three hosts with threshold 2: none refused, none piled on the home."""
     counts = [0] * instances
     for number in range(requests):
         rank, _ = pick(counts, threshold)
@@ -126,13 +124,12 @@ def test_least_outstanding_takes_one_of_the_fewest(counts: list[int], dice: int)
 
 @given(counts_of_many)
 def test_ties_go_to_each_of_the_tied_alike(counts: list[int]) -> None:
-    """C78."""
     tied = [position for position, count in enumerate(counts) if count == min(counts)]
     assert [pick_least(counts, dice)[0] for dice in range(len(tied))] == tied
 
 
 def test_a_newcomer_is_filled_to_the_others_level_only() -> None:
-    """C84: four hosts with 20 each, a fifth joins, 60 requests at once: 28 each."""
+    """Four hosts with 20 each, a fifth joins, 60 requests at once: 28 each."""
     dice = random.Random(3)
     counts = [20, 20, 20, 20, 0]
     for _ in range(60):

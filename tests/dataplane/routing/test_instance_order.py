@@ -77,7 +77,7 @@ def test_the_first_ranks_are_the_beginning_of_the_whole_order(count: int, key: i
     [*((7, name) for name in NAMES), *zip([3, 4, 5, 6, 8, 11, 16, 23, 32], itertools.cycle(NAMES), strict=False)],
 )
 def test_shares_are_even(count: int, name: str) -> None:
-    """C76, C77: each instance is home to 1/N of the slots, as far as chance goes, whatever its name."""
+    """Each instance is home to 1/N of the slots, as far as chance goes, whatever its name."""
     homes = Counter(first_of_all_slots(count, name))
     mean = SLOTS / count
     deviation = math.sqrt(mean * (1 - 1 / count))
@@ -97,14 +97,14 @@ def first_of_all_slots(count: int, name: str) -> list[int]:
     "names", [["http://127.0.0.1:900", "http://127.0.0.1:9001", "http://127.0.0.1:90"], ["h1", "h11", "h111"]]
 )
 def test_names_that_extend_each_other_share_evenly(names: list[str]) -> None:
-    """C76: 3,000 prefixes, each host within 20% of the mean."""
+    """3,000 prefixes, each host within 20% of the mean."""
     orders = order(names)
     homes = Counter(orders.first(native_key(b"prefix %d" % number, 1024, None) or 0)[0] for number in range(3_000))
     assert all(800 < count < 1_200 for count in homes.values()), homes
 
 
 def test_seven_hosts_share_prefixes_evenly() -> None:
-    """C77: 3,500 distinct prefixes of 2 KB, every host within 20% of 500."""
+    """3,500 distinct prefixes of 2 KB, every host within 20% of 500."""
     for name in NAMES.values():
         orders = order([name(number) for number in range(1, 8)])
         bodies = (b"%d %b" % (number, b"x" * 2048) for number in range(3_500))
@@ -125,7 +125,7 @@ def test_a_fifth_host_takes_a_fifth_of_the_prefixes() -> None:
 
 
 def test_overflow_of_one_home_goes_to_all_others() -> None:
-    """C78: keys of one home do not share their second rank."""
+    """Keys of one home do not share their second rank."""
     orders = order([f"host-{number}" for number in range(6)])
     seconds = Counter(ranks[1] for key in range(6_000) if (ranks := orders.first(key))[0] == 0)
     assert sorted(seconds) == [1, 2, 3, 4, 5]
@@ -133,7 +133,7 @@ def test_overflow_of_one_home_goes_to_all_others() -> None:
 
 
 def test_every_process_has_the_same_orders() -> None:
-    """C74: whatever seeds Python's own hashes."""
+    """Whatever seeds Python's own hashes."""
     program = (
         "import json; from dataplane.routing.instance_order import InstanceOrder as I;"
         "print(json.dumps([I([f'h{n}' for n in range(12)], range(12)).all(k * 7919) for k in range(50)]))"
@@ -149,7 +149,7 @@ def test_every_process_has_the_same_orders() -> None:
 
 @pytest.mark.parametrize(("count", "limit"), [(3, 4_096), (32, 4_096), (33, SLOTS)])
 def test_what_is_remembered_is_bounded(count: int, limit: int) -> None:
-    """C73: however many distinct prefixes pass by."""
+    """However many distinct prefixes pass by."""
     orders = order([f"host-{number}" for number in range(count)])
     most = 0
     for key in range(3 * limit if limit < SLOTS else 6_000):

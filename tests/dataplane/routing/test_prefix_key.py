@@ -94,7 +94,7 @@ def test_keys_are_the_same_in_every_build() -> None:
 
 @given(st.lists(texts, min_size=1, max_size=5), st.data())
 def test_strings_and_parts_have_one_key(contents: list[str], data: st.DataObject) -> None:
-    """C68, H32: a content as one string, as parts cut anywhere, or spread over messages is the same text."""
+    """A content as one string, as parts cut anywhere, or spread over messages is the same text."""
     whole = "".join(contents)
     plain = read_chat(body_of(*map(user, contents)))
     parts = read_chat(body_of(user([text_part(text) for text in contents])))
@@ -117,7 +117,7 @@ def test_prefix_length_counts_code_points(start: str, one: str, other: str, leng
 
 
 def test_what_is_not_text_plays_no_part() -> None:
-    """C68, C70: roles, names, parameters, tools, images, the model and message borders."""
+    """Roles, names, parameters, tools, images, the model and message borders."""
     plain = key_of(body_of(user("what is this")))
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     audio = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
@@ -144,7 +144,7 @@ def test_images_do_not_fill_the_prefix() -> None:
 
 @pytest.mark.parametrize("content", ["", [], None, [{"type": "image_url", "image_url": {"url": "u"}}], [text_part("")]])
 def test_nothing_to_extract_is_no_key(content: object) -> None:
-    """C70: such requests are spread by load; a shared key would send them all to one host."""
+    """Such requests are spread by load; a shared key would send them all to one host."""
     assert key_of(body_of(user(content))) is None
     assert key_of(body_of()) is None
     assert key_of(body_of(user(content), prompt_cache_key="k")) is not None
@@ -159,7 +159,6 @@ def test_chat_id_and_prefix_cannot_run_together(joined: str, data: st.DataObject
 
 
 def test_each_id_has_its_own_key_and_none_is_like_no_id() -> None:
-    """C71, C72."""
     keys = [key_of(body_of(user("same"), prompt_cache_key=f"k{number}")) for number in range(64)]
     assert len(set(keys)) == 64
     absent = key_of(body_of(user("same")))
@@ -169,7 +168,7 @@ def test_each_id_has_its_own_key_and_none_is_like_no_id() -> None:
 
 
 def test_ids_that_differ_only_at_the_end_are_never_cut_to_one() -> None:
-    """C72: what is longer than the limit is refused by name."""
+    """What is longer than the limit is refused by name."""
     longest = "k" * (ISOLATION_CHARACTERS_MAX - 1)
     assert key_of(body_of(user("x"), prompt_cache_key=longest + "a")) != key_of(
         body_of(user("x"), prompt_cache_key=longest + "b")
@@ -230,7 +229,6 @@ def test_members_of_unusual_types_are_handed_on_as_sent() -> None:
     ],
 )
 def test_what_is_no_chat_request_is_refused(body: bytes, said: str, param: str | None) -> None:
-    """C22, C67."""
     with pytest.raises(BadChat, match=said) as caught:
         read_chat(body)
     assert caught.value.param == param
@@ -238,7 +236,7 @@ def test_what_is_no_chat_request_is_refused(body: bytes, said: str, param: str |
 
 @pytest.mark.parametrize("depth", [1_000, 100_000])
 def test_deep_nesting_neither_crashes_nor_hangs(depth: int) -> None:
-    """C22: wherever it is, the answer is a key or a BadChat."""
+    """Wherever it is, the answer is a key or a BadChat."""
     deep = b"[" * depth + b"]" * depth
     with pytest.raises(BadChat):
         read_chat(deep)

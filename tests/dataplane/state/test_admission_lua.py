@@ -196,7 +196,7 @@ def test_a_dead_workers_share_is_struck_by_any_other(settled: Store) -> None:
 
 
 def test_a_lease_ends_by_the_clock_of_redis(settled: Store) -> None:
-    """C98: no worker's own clock is asked."""
+    """No worker's own clock is asked."""
     settled.call("b", held={1: 1}, lease_ms=60)
     assert settled.load == {1: 1}
 
@@ -225,7 +225,7 @@ def test_a_worker_past_its_lease_that_nobody_struck_goes_on(settled: Store) -> N
 
 
 def test_a_worker_that_was_struck_restates(settled: Store) -> None:
-    """C96: paused past its lease, it wakes with its streams still open."""
+    """Paused past its lease, it wakes with its streams still open."""
     settled.call("a", deltas={1: 2})
     settled.call("b", held={})
     settled.lapse("a")
@@ -261,7 +261,7 @@ def test_live_workers_are_counted_when_renewing(settled: Store) -> None:
 @given(st.lists(st.sampled_from(["renew", "admit", "release", "restate"]), max_size=6))
 @with_store
 def test_every_key_ends_by_itself(store: Store, steps: list[str]) -> None:
-    """C89: nothing of a deleted endpoint, or of a fleet that died whole, stays behind, and no key without its leases.
+    """Nothing of a deleted endpoint, or of a fleet that died whole, stays behind, and no key without its leases.
 
     A count that outlived the ledger could never be struck: nobody would know whose it was.
     """

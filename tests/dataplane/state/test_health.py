@@ -73,7 +73,7 @@ def test_a_successful_probe_brings_it_back(health: Health) -> None:
 
 
 def test_a_failing_instance_that_only_answers_its_ping_is_set_aside_longer_each_time(health: Health) -> None:
-    """C27: one more failure is enough, and the time doubles up to eightfold; a success ends that."""
+    """One more failure is enough, and the time doubles up to eightfold; a success ends that."""
     now, times = 0.0, []
     repeat(FAILURES_MAX, lambda: health.failed(H, now))
     for _ in range(6):
@@ -108,7 +108,7 @@ def test_a_good_report_does_not_outweigh_what_was_seen(health: Health) -> None:
 
 
 def test_instances_that_left_are_forgotten(health: Health) -> None:
-    """C95: nor are they probed; one that comes back under its name begins anew."""
+    """Nor are they probed; one that comes back under its name begins anew."""
     repeat(REFUSALS_MAX, lambda: health.refused(H, 0.0))
     assert health.due(1.0) == [H]
     health.forget_all_but({"other"})

@@ -221,7 +221,7 @@ def test_reconnecting_backs_off_and_then_restates(worker: Worker) -> None:
 
 
 def test_each_change_of_state_is_told_and_logged_once(worker: Worker, caplog: pytest.LogCaptureFixture) -> None:
-    """C93: an outage does not fill the log, however many requests pass by."""
+    """An outage does not fill the log, however many requests pass by."""
     caplog.set_level(logging.INFO)
     worker.observer.states.clear()
     worker.wire.is_up = False
@@ -285,7 +285,7 @@ def test_endpoints_out_of_use_are_forgotten(worker: Worker) -> None:
 
 
 def test_a_struck_worker_says_again_what_it_holds(worker: Worker) -> None:
-    """C96: it was paused past its lease, and another has struck it."""
+    """It was paused past its lease, and another has struck it."""
     rival = known(Worker(worker.loop, worker.store))
     worker.count(1)
     worker.loop.settle()
@@ -430,7 +430,7 @@ async def test_a_closed_connection_is_made_anew(own: tuple[PrivateServer, Store]
 
 
 async def test_a_restarted_store_is_told_the_truth(own: tuple[PrivateServer, Store]) -> None:
-    """C90: killed, and back without data and without the script."""
+    """Killed, and back without data and without the script."""
     server, store = own
     async with fleet(store, server.url, 2) as workers:
         for worker in workers:
@@ -445,7 +445,6 @@ async def test_a_restarted_store_is_told_the_truth(own: tuple[PrivateServer, Sto
 
 
 async def test_forgotten_scripts_are_sent_again(store: Store, redis_url: str) -> None:
-    """C90."""
     async with fleet(store, redis_url) as (worker,):
         await worker.admit()
         store.redis.script_flush()

@@ -132,7 +132,7 @@ def test_a_slot_that_stays_torn_keeps_nobody_waiting(worker: Worker) -> None:
 def test_any_other_refusal_is_decided_alone_and_tried_anew(
     worker: Worker, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """C91: a primary that became a replica is left; whoever is behind the address by then is told everything."""
+    """A primary that became a replica is left; whoever is behind the address by then is told everything."""
     worker.admit([2], 9)
     worker.loop.settle()
     refuse(worker, said)
@@ -147,7 +147,7 @@ def test_any_other_refusal_is_decided_alone_and_tried_anew(
 def test_a_node_that_goes_on_refusing_is_tried_with_growing_waits_and_said_once(
     worker: Worker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """C93: connecting works all the time, so only a script that ran makes the node up again."""
+    """Connecting works all the time, so only a script that ran makes the node up again."""
     caplog.set_level(logging.INFO)
     worker.observer.states.clear()
     for _ in range(300):

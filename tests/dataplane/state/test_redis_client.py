@@ -87,7 +87,7 @@ async def test_a_server_that_is_away_is_found_when_it_is_back(server: PrivateSer
 
 
 async def test_a_call_that_is_given_up_leaves_no_answer_behind(server: PrivateServer) -> None:
-    """C92: the next call must not read the answer of the last one, nor wait on its connection."""
+    """The next call must not read the answer of the last one, nor wait on its connection."""
     async with client_of(server.url) as client:
         await client.eval("return redis.call('HSET', KEYS[1], 'a', '1', 'b', '2')", 1, KEY)
         server.pause()

@@ -195,7 +195,7 @@ async def test_a_mangled_entry_ends_no_watch(publisher: Publisher, member: str, 
 async def test_while_redis_is_away_the_last_table_is_served(
     private_redis: Callable[..., PrivateServer], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """C93, C94: one line at each change of state; the newest table as soon as it is back."""
+    """One line at each change of state; the newest table as soon as it is back."""
     caplog.set_level(logging.INFO, "dataplane.state.routes")
     server = private_redis()
     publisher = Publisher(server.url)

@@ -115,7 +115,7 @@ async def test_a_lost_connection_answers_everything_with_none_then_says_so_once(
 
 
 async def test_the_script_is_sent_whole_only_when_it_is_unknown(store: Store, redis_url: str) -> None:
-    """C90: after SCRIPT FLUSH it is sent again, and calls that were sent before that was known are not lost."""
+    """After SCRIPT FLUSH it is sent again, and calls that were sent before that was known are not lost."""
     lost: list[bool] = []
     keys = (store.load_key.encode(), store.ledger_key.encode(), store.leases_key.encode())
     sequence = itertools.count(1)

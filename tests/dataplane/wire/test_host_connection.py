@@ -185,7 +185,6 @@ def test_what_came_in_one_read_is_handed_on_and_said_to_be_all(host: Host) -> No
 
 
 def test_repeated_headers_and_odd_bytes_are_kept(host: Host) -> None:
-    """C36, C37."""
     exchange = host.ask()
     host.say(OK + b"Set-Cookie: a\r\nX: \xff\xfe\r\nSET-COOKIE: b\r\nContent-Length: 0\r\n\r\n")
     assert exchange.headers[:3] == [(b"set-cookie", b"a"), (b"x", b"\xff\xfe"), (b"set-cookie", b"b")]

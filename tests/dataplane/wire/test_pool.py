@@ -296,7 +296,7 @@ async def test_a_host_that_speaks_no_tls_is_told_with_its_reason(pool: Pool, hos
 
 @pytest.mark.parametrize("turns", range(8))
 async def test_a_cancelled_connect_leaves_nothing_open(pool: Pool, host: Host, turns: int) -> None:
-    """C46: wherever it was when its client left, nobody is told and no socket stays."""
+    """Wherever it was when its client left, nobody is told and no socket stays."""
     before, told = open_files(), []
     tasks = [pool.connect(host.address, lambda *how: told.append(how)) for _ in range(20)]
     for _ in range(turns):

@@ -187,7 +187,7 @@ def test_requests_do_not_depend_on_how_their_bytes_arrive(
 
 
 def test_a_request_waits_until_its_body_is_here(client: Client) -> None:
-    """C48: until then it takes no capacity anywhere."""
+    """Until then it takes no capacity anywhere."""
     assert client.send(post(b"/a", b"body")[:-1]) == b""
     assert client.service.requests == []
     assert client.send(b"y").endswith(b"/abody")
@@ -311,7 +311,7 @@ def test_a_body_in_many_small_pieces_is_read(client: Client) -> None:
 
 
 def test_a_request_must_be_sent_in_time(client: Client) -> None:
-    """C48: the clock starts with its first byte, and trickling does not stop it."""
+    """The clock starts with its first byte, and trickling does not stop it."""
     start = client.service.loop.now
     assert client.connection.deadline == start + 75
     client.send(b"POST /slow HTTP/1.1\r\nContent-Length: 10\r\n\r\n")
@@ -413,7 +413,6 @@ def test_connect_is_refused(client: Client) -> None:
 
 
 def test_a_client_that_waits_is_told_to_go_on(client: Client) -> None:
-    """C44."""
     head, _, body = post(b"/a", b"body", b"Expect: 100-Continue").partition(b"\r\n\r\n")
     assert client.send(head + b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
     assert client.send(body).startswith(OK)
@@ -452,7 +451,6 @@ def test_a_connection_is_kept_unless_the_client_says_close(client: Client) -> No
 
 
 def test_an_old_client_is_closed_on_unless_it_says_keep_alive(client: Client) -> None:
-    """C45."""
     assert b"connection: keep-alive\r\n" in client.send(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
     assert not client.transport.is_closed
     assert b"connection: close\r\n" in client.send(b"GET / HTTP/1.0\r\n\r\n")
@@ -501,7 +499,7 @@ def test_an_answer_that_has_no_body_has_no_framing(later: Client, status: int) -
 
 
 def test_to_an_old_client_the_end_of_the_connection_ends_the_body(later: Client) -> None:
-    """C45: it knows no chunks."""
+    """It knows no chunks."""
     later.send(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
     later.connection.start(200, b"", None)
     later.connection.send(b"abc")
@@ -517,7 +515,7 @@ def test_a_status_without_a_name_is_sent_all_the_same(later: Client) -> None:
 
 
 def test_an_answer_larger_than_the_buffers_pauses_its_source(later: Client) -> None:
-    """C53: a client that reads slowly slows the host down; memory is not what gives."""
+    """A client that reads slowly slows the host down; memory is not what gives."""
     later.send(GET)
     assert later.transport.high == WRITE_HIGH_BYTES
     (responder,) = later.service.responders
