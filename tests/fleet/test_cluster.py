@@ -66,7 +66,7 @@ def test_endpoints_spread_over_the_nodes_and_each_is_exact(
     for node in cluster.primaries:
         deployed = deploy_at(fleet, cluster, node, threshold=4)
         home = home_of(planes[0], deployed)
-        for _ in range(10):
+        for _ in range(3):
             expect_home_exact(fleet, planes, deployed, home, 4)
         assert node.command("EXISTS", redis_keys.leases_key(deployed.endpoint.id)) == 1
     assert [plane.metric("warmroute_store_up") for plane in planes] == [1, 1]
@@ -127,7 +127,7 @@ def test_a_slot_on_its_way_to_another_node_loses_no_request(
         assert load.failed() == []
         wait_true(fleet, deployed, LEASE_SECONDS)
     assert cluster.primary_of(redis_keys.load_key(deployed.endpoint.id)) is target
-    for _ in range(5):
+    for _ in range(3):
         expect_home_exact(fleet, planes, deployed, home, 4)
     assert [plane.metric("warmroute_store_up") for plane in planes] == [1, 1]
 
