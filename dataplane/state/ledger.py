@@ -132,14 +132,19 @@ class Ledger:
 
     def decide_alone(self, admit: Admit) -> None:
         """Decide without the store, on last known counts, and note it for later."""
-        own = [self.held.get(number, 0) for number in admit.numbers]
-        known = [count + self.others.get(number, 0) for count, number in zip(own, admit.numbers, strict=True)]
+        numbers = admit.numbers
+        share = -(-admit.threshold // self.live_workers)
+        own = [self.held.get(number, 0) for number in numbers]
+        if admit.everything is not None and min(own) >= share:
+            # Not into the admit: a late answer of the store counts positions in what it was asked.
+            numbers = admit.everything()
+            own = [self.held.get(number, 0) for number in numbers]
+        known = [count + self.others.get(number, 0) for count, number in zip(own, numbers, strict=True)]
         if admit.threshold:
-            share = -(-admit.threshold // self.live_workers)
             position, outcome = pick_alone(own, known, share)
         else:
             position, outcome = pick_least(known, admit.dice)
-        number = admit.numbers[position]
+        number = numbers[position]
         self.hold(number)
         self.change(number, 1)
         grant(admit, number, outcome, degraded=True)

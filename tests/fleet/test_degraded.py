@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from redis import Redis
 
 from tests.dataplane_e2e.stage import Deployed, Fleet, Stage, asking, chat_body, homes, prefix
 from tests.fakes.answers import Gate, sse
@@ -127,19 +128,43 @@ def test_a_redis_that_is_gone_fails_and_moves_nothing(
     outage(own_fleet, pair, hosts_thread, own_redis.kill, own_redis.start)
 
 
-def test_a_redis_that_refuses_every_call_fails_and_moves_nothing(
-    own_fleet: Fleet, pair: list[DataPlane], hosts_thread: HostThread
+def fill(redis: Redis) -> None:
+    redis.config_set("maxmemory", "1")
+
+
+def free(redis: Redis) -> None:
+    redis.config_set("maxmemory", "0")
+
+
+def demote(redis: Redis) -> None:
+    redis.replicaof("127.0.0.1", "1")
+
+
+def promote(redis: Redis) -> None:
+    redis.replicaof("NO", "ONE")
+
+
+def forbid(redis: Redis) -> None:
+    redis.execute_command("ACL", "SETUSER", "default", "-evalsha", "-eval")
+
+
+def allow(redis: Redis) -> None:
+    redis.execute_command("ACL", "SETUSER", "default", "+@all")
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"), [(fill, free), (demote, promote), (forbid, allow)], ids=["full", "a replica", "forbidden"]
+)
+def test_a_redis_that_refuses_the_script_fails_and_moves_nothing(
+    own_fleet: Fleet,
+    pair: list[DataPlane],
+    hosts_thread: HostThread,
+    begin: Callable[[Redis], None],
+    end: Callable[[Redis], None],
 ) -> None:
-    """Its memory is full: it takes connections and runs no script."""
+    """C91: it takes connections and answers everything else."""
     redis = own_fleet.stage.routes.redis
-
-    def fill() -> None:
-        redis.config_set("maxmemory", "1")
-
-    def free() -> None:
-        redis.config_set("maxmemory", "0")
-
-    outage(own_fleet, pair, hosts_thread, fill, free)
+    outage(own_fleet, pair, hosts_thread, lambda: begin(redis), lambda: end(redis))
 
 
 def test_a_redis_behind_a_dead_link_fails_and_moves_nothing(

@@ -173,6 +173,21 @@ def test_alone_overflow_goes_where_the_fleet_was_lighter_when_last_heard() -> No
     assert granted == [(3, Outcome.OVERFLOW, True)]
 
 
+def test_alone_all_instances_are_looked_at_when_the_first_ranks_are_full() -> None:
+    """The order that was sent is kept: a late answer counts positions in it."""
+    book = ledger()
+    book.hold(1)
+    book.hold(2)
+    granted: Granted = []
+    everything = (9, 1, 2, 3)
+    admit = Admit(
+        (1, 2), 1, 0, lambda number, outcome, alone: granted.append((number, outcome, alone)), lambda: everything
+    )
+    book.decide_alone(admit)
+    assert granted == [(9, Outcome.HOME, True)]
+    assert admit.numbers == (1, 2)
+
+
 def test_alone_the_fewest_are_counted_with_the_others_requests() -> None:
     book = ledger()
     book.learn(2, [1, 3, 2, 1])
