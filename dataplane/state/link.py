@@ -70,6 +70,8 @@ class Link:
         self._connection: store.Connection | None = None
         self._lost_again = asyncio.Event()
         self._unsent: dict[Ledger, None] = {}
+        self._on_the_way: dict[Ledger, None] = {}
+        """Whose call is at this node; a slot that is moving brings calls of ledgers that have their place elsewhere."""
         self._watch_at: float | None = None
         self._on_trial = False
         """The node did not run the script, or did not answer, when last asked; until it does it is not up, connected
@@ -164,6 +166,7 @@ class Link:
         if self._connection is None:
             return
         argument = self._owner.write_call(ledger)
+        self._on_the_way[ledger] = None
         if asking:
             self._connection.command(b"ASKING", reply=_ignore)
         self._connection.run_script(ledger.keys, argument, lambda reply: self._answered(ledger, reply))
@@ -171,6 +174,7 @@ class Link:
             self._watch_after(self._budget_seconds)
 
     def _answered(self, ledger: Ledger, reply: Any) -> None:
+        del self._on_the_way[ledger]
         if isinstance(reply, list) and self._owner.entered(ledger, reply):
             self._is_well(ledger)
             if ledger.has_news:
@@ -228,7 +232,7 @@ class Link:
     def _overdue(self) -> list[Ledger]:
         # uvloop's clock and timers keep milliseconds: a timer may be that much early.
         late = self._loop.time() - self._budget_seconds + 0.001
-        return [x for x in self._owner.ledgers_of(self) if x.sent is not None and x.sent_at <= late]
+        return [ledger for ledger in self._on_the_way if ledger.sent_at <= late]
 
     def _watch_after(self, seconds: float) -> None:
         self._watch_at = self._loop.time() + seconds
@@ -252,7 +256,7 @@ class Link:
         if any(self._loop.time() - ledger.sent_at > GIVE_UP_SECONDS for ledger in overdue):
             self._connection.close()
             return
-        sent = [x.sent_at for x in self._owner.ledgers_of(self) if x.sent is not None and x not in overdue]
+        sent = [ledger.sent_at for ledger in self._on_the_way if ledger not in overdue]
         if sent or overdue:
             wait = min(sent) + self._budget_seconds - self._loop.time() if sent else self._budget_seconds
             self._watch_after(max(wait, 0.001))

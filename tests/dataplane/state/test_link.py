@@ -1,15 +1,16 @@
 """What a link does with a node's refusals; its slowness and loss are tested in test_inflight."""
 
 import logging
+from collections import Counter
 from collections.abc import Iterator
 
 import hiredis
 import pytest
 
 from dataplane.routing.admission import Outcome
-from dataplane.state.link import AGAIN_SECONDS, State
+from dataplane.state.link import AGAIN_SECONDS, GIVE_UP_SECONDS, State
 from tests.dataplane.state.script import Store
-from tests.dataplane.state.virtual import Wire, Worker, virtual_loop
+from tests.dataplane.state.virtual import BUDGET_SECONDS, Wire, Worker, virtual_loop
 
 
 @pytest.fixture
@@ -244,3 +245,21 @@ def test_a_node_that_left_the_cluster_does_not_make_it_forgotten(worker: Worker)
     worker.loop.advance(0.5)
     assert worker.wire.opened == 3
     assert not worker.wire.calls
+
+
+def test_a_call_that_hangs_at_the_other_end_of_a_move_is_given_up_there(worker: Worker) -> None:
+    """The node that takes the slot over freezes: it is hung up on, the endpoint's own node is not, nobody waits."""
+    connect_other(worker)
+    worker.admit([2], 9)
+    worker.loop.settle()
+    refuse(worker, "ASK 1 b:2")
+    assert len(other_node(worker).calls) == 1
+    for _ in range(int(GIVE_UP_SECONDS / BUDGET_SECONDS) + 5):
+        worker.admit([2], 9)
+        worker.loop.advance(BUDGET_SECONDS)
+    assert worker.waiting == 0
+    assert (worker.wire.opened, other_node(worker).opened) == (1, 1)
+    assert (worker.wire.on_lost is None, other_node(worker).on_lost is None) == (False, True)
+    while worker.wire.calls:
+        worker.deliver()
+    assert worker.store.load == Counter(worker.holding)
