@@ -135,7 +135,9 @@ class InFlight:
         now = self._loop.time()
         ledger = self._ledgers.get(endpoint_id)
         if ledger is None:
-            ledger = self._ledgers[endpoint_id] = Ledger(endpoint_id, now)
+            # The best guess for an endpoint that is first used while Redis is away.
+            workers = max((known.live_workers for known in self._ledgers.values()), default=1)
+            ledger = self._ledgers[endpoint_id] = Ledger(endpoint_id, now, workers)
             self._place(ledger, self._link_for(ledger))
         ledger.used_at = now
         return ledger

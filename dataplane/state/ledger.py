@@ -60,7 +60,7 @@ class Ledger:
         "used_at",
     )
 
-    def __init__(self, endpoint_id: str, now: float) -> None:
+    def __init__(self, endpoint_id: str, now: float, live_workers: int = 1) -> None:
         self.keys = (
             redis_keys.load_key(endpoint_id).encode(),
             redis_keys.ledger_key(endpoint_id).encode(),
@@ -69,7 +69,8 @@ class Ledger:
         self.held: dict[int, int] = {}
         self.deltas: dict[int, int] = {}
         self.others: dict[int, int] = {}
-        self.live_workers = 1
+        self.live_workers = live_workers
+        """Who share the threshold when each decides alone; as last heard."""
         self.queue: list[Admit] = []
         self.sent: list[Admit] | None = None
         self.sent_at = 0.0

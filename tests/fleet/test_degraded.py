@@ -19,6 +19,10 @@ from tests.waiting import wait_until
 
 FROZEN_SECONDS = 4.0
 ADDED_SECONDS = 0.05
+USUAL_SECONDS = 0.05
+"""What is usual at least, on a machine that other tests share."""
+BACK_SECONDS = LEASE_SECONDS + 0.5
+"""Within a lease, and half a second for the same reason."""
 PREFIXES = [prefix(number) for number in range(20)]
 
 
@@ -86,13 +90,13 @@ def test_a_frozen_redis_delays_fails_and_moves_nothing(
             finally:
                 own_redis.resume()
             thawed = time.monotonic()
-            wait_until(lambda: all(plane.metric("warmroute_store_up") == 1 for plane in pair), LEASE_SECONDS)
-            wait_until(lambda: counted(own_fleet, deployed) == alive, LEASE_SECONDS)
+            wait_until(lambda: all(plane.metric("warmroute_store_up") == 1 for plane in pair), BACK_SECONDS)
+            wait_until(lambda: counted(own_fleet, deployed) == alive, BACK_SECONDS)
         assert load.failed() == []
         assert strays(load.results, home) == []
         later = [result.seconds for result in load.results if frozen + 2 < result.began < thawed]
         assert len(later) > 20
-        assert p95(later) < usual + ADDED_SECONDS
+        assert p95(later) < max(usual, USUAL_SECONDS) + ADDED_SECONDS
         wait_true(own_fleet, deployed, LEASE_SECONDS)
     expect_exact(own_fleet, pair, deployed, (deployed.invocations, PREFIXES[0]), home["0"], 8)
     assert 0 < len(about_redis(pair, since)) < 20
@@ -116,7 +120,7 @@ def test_grants_that_come_too_late_are_handed_back(
                 load.wait(10)
                 own_redis.resume()
         assert load.failed() == []
-        wait_until(lambda: counted(own_fleet, deployed) == alive, LEASE_SECONDS)
+        wait_until(lambda: counted(own_fleet, deployed) == alive, BACK_SECONDS)
         assert degraded(pair, deployed) > 0
         assert [plane.metric("warmroute_in_flight_corrections_total") for plane in pair] == [0, 0]
 
@@ -214,12 +218,12 @@ def outage(
             ended = time.monotonic()
             end()
             fleet.stage.routes.write()
-            wait_until(lambda: all(plane.metric("warmroute_store_up") == 1 for plane in planes), LEASE_SECONDS)
-            wait_until(lambda: counted(fleet, deployed) == alive, LEASE_SECONDS)
+            wait_until(lambda: all(plane.metric("warmroute_store_up") == 1 for plane in planes), BACK_SECONDS)
+            wait_until(lambda: counted(fleet, deployed) == alive, BACK_SECONDS)
         assert load.failed() == []
         assert strays(load.results, home) == []
         later = [result.seconds for result in load.results if began + 1 < result.began < ended]
-        assert p95(later) < usual + ADDED_SECONDS
+        assert p95(later) < max(usual, USUAL_SECONDS) + ADDED_SECONDS
     expect_exact(fleet, planes, deployed, (deployed.invocations, PREFIXES[0]), home["0"], 8)
     said = about_redis(planes, since)
     assert 0 < len(said) < 20, "\n".join(said)

@@ -154,6 +154,19 @@ def test_alone_a_key_keeps_its_home_and_its_threshold(worker: Worker) -> None:
     assert worker.holding == [1, 1, 2, 3, 2, 3]
 
 
+def test_alone_an_endpoint_never_heard_of_is_shared_as_others_are(worker: Worker) -> None:
+    rival = known(Worker(worker.loop, worker.store))
+    worker.renew()
+    while worker.wire.calls or rival.wire.calls:
+        (worker if worker.wire.calls else rival).deliver()
+    worker.wire.is_up = False
+    worker.wire.lose()
+    granted: list[int] = []
+    for _ in range(3):
+        worker.in_flight.admit("new", (1, 2), 4, 0, lambda number, outcome, alone: granted.append(number))
+    assert granted == [1, 1, 2], "half of the threshold is this worker's"
+
+
 def test_a_grant_that_comes_too_late_is_handed_back(worker: Worker) -> None:
     """The store counted the request on 1; the worker had sent it to another before."""
     rival = known(Worker(worker.loop, worker.store))
@@ -319,7 +332,8 @@ def test_releases_that_find_nothing_are_reported(worker: Worker) -> None:
 
 # --- real servers ----------------------------------------------------------------------------------------------------
 
-BUDGET = 0.05
+BUDGET = 0.2
+"""More than a busy machine holds these tests up."""
 LEASE = 1.0
 
 
@@ -425,7 +439,7 @@ async def test_a_closed_connection_is_made_anew(own: tuple[PrivateServer, Store]
         with redis.Redis.from_url(server.url) as client:
             client.client_kill_filter(_type="normal", skipme=True)
         assert (await worker.admit())[0] == 1
-        await wait_until_async(lambda: store.load == {1: 2})
+        await wait_until_async(lambda: store.load == {1: 2} and worker.in_flight.state is State.UP)
         assert (await worker.admit())[2] is False
 
 
@@ -441,6 +455,7 @@ async def test_a_restarted_store_is_told_the_truth(own: tuple[PrivateServer, Sto
         server.start()
         await wait_until_async(lambda: all(worker.in_flight.state is State.UP for worker in workers))
         await wait_until_async(lambda: store.load == {1: 3}, LEASE)
+        await wait_until_async(lambda: workers[1].in_flight.state is State.UP)
         assert (await workers[1].admit())[2] is False
 
 
@@ -458,6 +473,7 @@ async def test_forgotten_counts_are_restated_within_a_lease(store: Store, redis_
             await worker.admit()
         store.redis.flushdb()
         await wait_until_async(lambda: store.load == {1: 2}, LEASE)
+        await wait_until_async(lambda: workers[0].in_flight.state is State.UP)
         assert await workers[0].admit((1, 2), 2) == (2, Outcome.OVERFLOW, False)
 
 
@@ -502,5 +518,5 @@ async def test_a_store_that_refuses_the_script_is_no_reason_to_refuse_requests(
         assert "did not run the admission script" in caplog.text
         with redis.Redis.from_url(server.url) as client:
             client.execute_command("ACL", "SETUSER", "default", "+@all")
-        await wait_until_async(lambda: store.load == {1: 1})
+        await wait_until_async(lambda: store.load == {1: 1} and worker.in_flight.state is State.UP)
         assert (await worker.admit())[2] is False
