@@ -11,11 +11,13 @@ import pytest
 from dataplane.host import Address, Failure
 from dataplane.wire.host_connection import HostConnection
 from dataplane.wire.http import Headers
-from dataplane.wire.pool import PROBATION_SECONDS, Pool
+from dataplane.wire import pool as pool_module
+from dataplane.wire.pool import Pool
 from tests.waiting import free_port, wait_until_async
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 KEEP_ALIVE_SECONDS = 0.5
+LONG_PROBATION_SECONDS = 0.2
 
 
 class Host:
@@ -73,6 +75,12 @@ async def pool(host: Host) -> AsyncIterator[Pool]:
     await wait_until_async(lambda: pool.counts == (0, 0))
 
 
+@pytest.fixture
+def long_probation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long enough that a busy machine does not make it pass unnoticed."""
+    monkeypatch.setattr(pool_module, "PROBATION_SECONDS", LONG_PROBATION_SECONDS)
+
+
 async def connect(pool: Pool, address: Address, seconds: float | None = None) -> tuple[HostConnection | None, str]:
     told: asyncio.Future[tuple[HostConnection | None, str]] = asyncio.get_running_loop().create_future()
     pool.connect(address, lambda *how: told.set_result(how), seconds)
@@ -127,18 +135,20 @@ async def test_a_connection_is_used_again(pool: Pool, host: Host) -> None:
     connection.close()
 
 
+@pytest.mark.usefixtures("long_probation")
 async def test_until_a_host_has_kept_a_connection_it_is_not_trusted_to(pool: Pool, host: Host) -> None:
     """Some promise to keep it and close after the answer; a request that meets the close cannot be sent again."""
     connection = await used(pool, host)
     assert pool.lease_idle(host.address) is None
     leased = await wait_until_async(lambda: pool.lease_idle(host.address), 1.0)
     assert leased is connection
-    assert asyncio.get_running_loop().time() - connection.idle_since >= PROBATION_SECONDS
+    assert asyncio.get_running_loop().time() - connection.idle_since >= LONG_PROBATION_SECONDS
     assert await ask(leased) == "done"
     assert pool.lease_idle(host.address) is connection, "it has kept one"
     connection.close()
 
 
+@pytest.mark.usefixtures("long_probation")
 async def test_trust_in_plain_answers_is_not_trust_in_streams(pool: Pool, host: Host) -> None:
     connection = await used(pool, host, times=2)
     host.answer = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
@@ -149,6 +159,7 @@ async def test_trust_in_plain_answers_is_not_trust_in_streams(pool: Pool, host: 
     connection.close()
 
 
+@pytest.mark.usefixtures("long_probation")
 async def test_a_host_that_closes_what_it_kept_is_trusted_no_more(pool: Pool, host: Host) -> None:
     await used(pool, host, times=2)
     host.writers[0].close()
@@ -234,6 +245,7 @@ async def test_connections_to_hosts_that_left_are_retired(pool: Pool, host: Host
     assert pool.counts == (0, 0)
 
 
+@pytest.mark.usefixtures("long_probation")
 async def test_a_host_that_left_and_came_back_must_show_again_that_it_keeps_connections(pool: Pool, host: Host) -> None:
     await used(pool, host, times=2)
     pool.keep_only(set())
