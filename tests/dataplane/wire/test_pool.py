@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from dataplane.host import Address, Failure
+from dataplane.wire import pool as pool_module
 from dataplane.wire.host_connection import HostConnection
 from dataplane.wire.http import Headers
-from dataplane.wire import pool as pool_module
 from dataplane.wire.pool import Pool
 from tests.waiting import free_port, wait_until_async
 
