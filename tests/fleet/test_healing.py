@@ -73,6 +73,25 @@ def test_a_killed_worker_takes_its_counts_with_it(
     expect_exact(own_fleet, trio, deployed)
 
 
+def test_a_killed_worker_of_one_data_plane_fails_only_what_it_had(
+    own_fleet: Fleet, own_stage: Stage, hosts_thread: HostThread
+) -> None:
+    """Three workers on one port under 100 req/s: what comes after the SIGKILL waits for a worker, none of it fails."""
+    plane = own_stage.start(settings=PATIENT, workers=3)
+    deployed = own_fleet.deploy(3, threshold=4)
+    load = Load(hosts_thread, [plane], shots(deployed), rate=100)
+    with load.running():
+        load.wait(50)
+        _, victim, *_ = plane.pids()
+        killed = time.monotonic()
+        os.kill(victim, signal.SIGKILL)
+        wait_until(lambda: len(plane.pids()) == 4 and victim not in plane.pids())
+        load.wait(50)
+        wait_until(lambda: not counted(own_fleet, deployed), LEASE_SECONDS + 1)
+    assert all(result.began < killed + 0.1 and result.ended >= killed for result in load.failed()), load.failed()
+    expect_exact(own_fleet, [plane], deployed)
+
+
 def test_a_worker_that_slept_past_its_lease_says_again_what_it_holds(own_fleet: Fleet, trio: list[DataPlane]) -> None:
     """SIGSTOP for longer than a lease: its share is given up, and is back when it wakes, less what ended meanwhile."""
     sleeper, *others = trio
