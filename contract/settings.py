@@ -156,8 +156,9 @@ def load(environ: Mapping[str, str]) -> Settings:
     known = {PREFIX + setting.name: setting for setting in SETTINGS}
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else "; the README lists the settings"
+            # Compared without the prefix that all share: it would make any two names alike.
+            near = difflib.get_close_matches(name.removeprefix(PREFIX), [setting.name for setting in SETTINGS], n=1)
+            hint = f"; did you mean {PREFIX}{near[0]}?" if near else "; the README lists the settings"
             raise SettingsError(f"{name} is not a setting{hint}")
     types = {item.name: item.type for item in fields(Settings)}
     values: dict[str, Any] = {}

@@ -31,8 +31,6 @@ class Failure(StrEnum):
 
     REFUSED = "refused"
     """No connection: refused, unreachable, or not made in time. The host saw nothing."""
-    STALE = "stale"
-    """The idle connection was closed by the host before anything was sent on it."""
     LOST = "lost"
     """The connection ended after the request was sent, before any byte of an answer. The host may have run it."""
     SILENT = "silent"
@@ -45,7 +43,6 @@ class Failure(StrEnum):
 
 SAID = {
     Failure.REFUSED: "The model host could not be reached.",
-    Failure.STALE: "The model host could not be reached.",
     Failure.LOST: "The model host closed the connection before it answered.",
     Failure.SILENT: "The model host did not answer in time.",
     Failure.MALFORMED: "The model host's answer is not valid HTTP.",

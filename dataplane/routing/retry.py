@@ -14,16 +14,12 @@ BUDGET_MAX = 50.0
 
 
 class Next(Enum):
-    SAME = "same"
-    """The idle connection was gone before anything was sent: a fresh one to the same instance."""
     OTHER = "other"
     GIVE_UP = "give up"
 
 
 def next_step(failure: Failure, instances_left: int, budget: float, seconds_left: float) -> Next:
     """``seconds_left`` of the time for finding a connection; ``budget`` of retries, one is taken by OTHER."""
-    if failure is Failure.STALE:
-        return Next.SAME
     if failure is Failure.REFUSED and instances_left > 0 and budget >= 1 and seconds_left > 0:
         return Next.OTHER
     return Next.GIVE_UP

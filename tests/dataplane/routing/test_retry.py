@@ -1,4 +1,3 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,8 +18,3 @@ def test_what_a_host_may_have_run_is_never_sent_again(failure: Failure, left: in
 def test_a_refused_connection_goes_elsewhere_within_the_limits(left: int, budget: float, time: float) -> None:
     may_retry = left > 0 and budget >= 1 and time > 0
     assert next_step(Failure.REFUSED, left, budget, time) is (Next.OTHER if may_retry else Next.GIVE_UP)
-
-
-@pytest.mark.parametrize(("left", "budget", "time"), [(0, 0.0, -1.0), (3, 50.0, 1.0)])
-def test_a_connection_found_closed_costs_nothing(left: int, budget: float, time: float) -> None:
-    assert next_step(Failure.STALE, left, budget, time) is Next.SAME
