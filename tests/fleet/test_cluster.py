@@ -168,7 +168,7 @@ def test_a_primary_that_is_lost_fails_no_request(
     lose: Callable[[Node], None],
     return_: Callable[[Node], None],
 ) -> None:
-    """C91: kill -9 or SIGSTOP of the primary of the routes and of an endpoint's counts, under load, with streams open.
+    """Kill -9 or SIGSTOP of the primary of the routes and of an endpoint's counts, under load, with streams open.
 
     Requests go on, keys stay at home, new routes arrive, and it is exact again after the failover; then the lost node
     comes back as a replica, and takes over again when the operator says so.

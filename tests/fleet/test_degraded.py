@@ -68,7 +68,7 @@ def strays(results: list[Result], home: dict[str, str]) -> list[Result]:
 def test_a_frozen_redis_delays_fails_and_moves_nothing(
     own_fleet: Fleet, own_redis: PrivateServer, pair: list[DataPlane], hosts_thread: HostThread
 ) -> None:
-    """C93: SIGSTOP under 50 req/s with streams open: nothing fails or is cut or leaves its home; after 2 s no wait.
+    """SIGSTOP under 50 req/s with streams open: nothing fails or is cut or leaves its home; after 2 s no wait.
 
     After SIGCONT it is exact within a lease.
     """
@@ -128,7 +128,7 @@ def test_grants_that_come_too_late_are_handed_back(
 def test_a_redis_that_is_gone_fails_and_moves_nothing(
     own_fleet: Fleet, own_redis: PrivateServer, pair: list[DataPlane], hosts_thread: HostThread
 ) -> None:
-    """C96: killed for longer than a lease, connections are refused; then back without data, and exact in a lease."""
+    """Killed for longer than a lease, connections are refused; then back without data, and exact in a lease."""
     outage(own_fleet, pair, hosts_thread, own_redis.kill, own_redis.start)
 
 
@@ -166,7 +166,7 @@ def test_a_redis_that_refuses_the_script_fails_and_moves_nothing(
     begin: Callable[[Redis], None],
     end: Callable[[Redis], None],
 ) -> None:
-    """C91: it takes connections and answers everything else."""
+    """It takes connections and answers everything else."""
     redis = own_fleet.stage.routes.redis
     outage(own_fleet, pair, hosts_thread, lambda: begin(redis), lambda: end(redis))
 
@@ -233,7 +233,7 @@ def outage(
 def test_a_distant_redis_costs_no_request_its_time(
     own_fleet: Fleet, own_stage: Stage, hosts_thread: HostThread
 ) -> None:
-    """C92: 200 ms there and back, 500 callers who leave within 150 ms, then 50 who stay.
+    """200 ms there and back, 500 callers who leave within 150 ms, then 50 who stay.
 
     All 50 are served as fast as without Redis; connections do not pile up; the log stays quiet.
     """

@@ -50,7 +50,7 @@ def test_a_homes_peak_is_the_threshold_in_100_of_100_rounds(planes: list[DataPla
 
 
 def test_a_newcomer_is_not_flooded(planes: list[DataPlane], fleet: Fleet) -> None:
-    """C84: LEAST_OUTSTANDING_REQUESTS, 4 hosts with 20 each, a fifth joins, 60 at once from 3 workers: 28 each."""
+    """LEAST_OUTSTANDING_REQUESTS, 4 hosts with 20 each, a fifth joins, 60 at once from 3 workers: 28 each."""
     before = fleet.deploy(4, "LEAST_OUTSTANDING_REQUESTS")
     with held(planes, before, [(before.invocations, b"old")] * 80):
         assert list(before.busy().values()) == [20] * 4
@@ -61,7 +61,7 @@ def test_a_newcomer_is_not_flooded(planes: list[DataPlane], fleet: Fleet) -> Non
 
 
 def test_a_burst_is_spread_evenly(planes: list[DataPlane], fleet: Fleet) -> None:
-    """C85: LEAST_OUTSTANDING_REQUESTS, 4 idle hosts, 40 at once through two workers: 10 each, in every round."""
+    """LEAST_OUTSTANDING_REQUESTS, 4 idle hosts, 40 at once through two workers: 10 each, in every round."""
     deployed = fleet.deploy(4, "LEAST_OUTSTANDING_REQUESTS")
     for _ in range(5):
         wait_until(lambda: not counted(fleet, deployed))

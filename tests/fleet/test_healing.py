@@ -131,7 +131,7 @@ def test_a_worker_that_slept_past_its_lease_says_again_what_it_holds(own_fleet: 
 
 
 def test_redis_forgets_everything_under_load(own_fleet: Fleet, trio: list[DataPlane], hosts_thread: HostThread) -> None:
-    """C90: SCRIPT FLUSH, then FLUSHALL, at 100 req/s: nothing fails, the truth is back within a lease."""
+    """SCRIPT FLUSH, then FLUSHALL, at 100 req/s: nothing fails, the truth is back within a lease."""
     deployed = own_fleet.deploy(3, threshold=4)
     redis = own_fleet.stage.routes.redis
     at = [len(plane.output) for plane in trio]
@@ -156,7 +156,7 @@ def test_redis_forgets_everything_under_load(own_fleet: Fleet, trio: list[DataPl
 def test_redis_restarts_without_data_under_load(
     own_fleet: Fleet, own_redis: PrivateServer, trio: list[DataPlane], hosts_thread: HostThread
 ) -> None:
-    """C90, C96: killed and back empty with streams open: nothing fails, the truth is back within a lease."""
+    """Killed and back empty with streams open: nothing fails, the truth is back within a lease."""
     deployed = own_fleet.deploy(3, threshold=12)
     with held(trio, deployed, [(deployed.chat, chat_body("x", stream=True))] * 6):
         alive = working(deployed)
@@ -176,7 +176,7 @@ def test_redis_restarts_without_data_under_load(
 
 
 def test_workers_that_crash_in_a_loop_add_no_ghosts(own_fleet: Fleet, trio: list[DataPlane]) -> None:
-    """C97: threshold 4, a worker takes 3 and is killed, 3 times over; a lease later the home is free for 4 again."""
+    """Threshold 4, a worker takes 3 and is killed, 3 times over; a lease later the home is free for 4 again."""
     deployed = own_fleet.deploy(3, threshold=4)
     victim, others = trio[0], trio[1:]
     for _ in range(3):
@@ -206,7 +206,7 @@ time.time_ns = lambda: now_ns() + int(skew * 1e9)
 
 @pytest.mark.parametrize("skew", [120, -120])
 def test_a_worker_with_a_wrong_clock_counts_as_the_others_do(own_fleet: Fleet, tmp_path: Path, skew: int) -> None:
-    """C98: threshold 1; what either holds is seen by the other, for longer than a lease."""
+    """Threshold 1; what either holds is seen by the other, for longer than a lease."""
     directory = tmp_path / "clock"
     directory.mkdir()
     (directory / "sitecustomize.py").write_text(CLOCK)

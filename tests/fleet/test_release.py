@@ -196,7 +196,7 @@ def hasty(stage: Stage) -> DataPlane:
 def test_a_host_that_fails_leaves_nothing_behind(
     planes: list[DataPlane], hasty: DataPlane, fleet: Fleet, failure: str
 ) -> None:
-    """C88: 6 requests meet a host that fails; afterwards nothing of them is counted, and home is free again."""
+    """6 requests meet a host that fails; afterwards nothing of them is counted, and home is free again."""
     deployed = fleet.deploy(2, threshold=2)
     script = FAILURES[failure]
     with held(planes, deployed, [(deployed.invocations, prefix(0))]):

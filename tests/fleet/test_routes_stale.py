@@ -108,7 +108,7 @@ def test_notices_that_were_never_sent_cost_one_resync(own_fleet: Fleet, far: Dat
 def test_what_was_missed_behind_a_dead_link_is_there_within_a_resync(
     own_fleet: Fleet, far: DataPlane, link: Link, hosts_thread: HostThread
 ) -> None:
-    """C94: cut off for two resync times, meanwhile the endpoint moves from host A and B to C and A stops.
+    """Cut off for two resync times, meanwhile the endpoint moves from host A and B to C and A stops.
 
     Until the link is back what fails to connect to A is served by B; after a resync no request is sent to A.
     """
@@ -164,7 +164,7 @@ def test_a_worker_that_starts_without_redis_serves_its_last_table(
 
 
 def test_a_request_keeps_the_routes_it_began_with(own_fleet: Fleet, own_stage: Stage) -> None:
-    """C89: a stream of an endpoint that is deleted meanwhile comes to its end, and its count goes with it."""
+    """A stream of an endpoint that is deleted meanwhile comes to its end, and its count goes with it."""
     plane = own_stage.start(settings=QUIET)
     deployed = own_fleet.deploy(1)
     gate = Gate()
