@@ -24,11 +24,9 @@ GIVE_UP_SECONDS = 1.0
 BACKOFF_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0)
 CONNECT_SECONDS = 1.0
 STEADY_SECONDS = 5.0
-"""A connection, or a state, that lasted so long starts the waits from the beginning."""
-SLOW_SECONDS = (0.0, 0.1, 0.5, 1.0, 5.0)
-"""How long a node is taken for slow at least; longer each time that it turns slow again soon after. The first time, an
-answer that came late ends it; later ones must come within the budget. A node that is always too slow is not waited for
-again and again, and one whose answers come now and then too late does not fill the log."""
+"""A connection that lasted so long starts the waits from the beginning. A node that was up for so long before it was
+slow is up again with its late answer; otherwise one must come within the budget, so that a node that is always too slow
+is not waited for again and again. And the log says no more often that a node is not up."""
 AGAIN_SECONDS = 0.01
 """Before a call is repeated that met a slot on its way to another node."""
 REDIRECTS_MAX = 4
@@ -78,6 +76,9 @@ class Link:
         or not. A server that is full or busy and a proxy that does not know scripts take connections all the time."""
         self._since = 0.0
         self._falls = 0
+        """How often in a row it was up for less than STEADY_SECONDS."""
+        self._said = State.DOWN
+        self._quiet_until = 0.0
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
         self._closing = False
@@ -120,6 +121,7 @@ class Link:
                 self.trouble = str(error) or type(error).__name__
                 for ledger in self._owner.ledgers_of(self):
                     ledger.decide_waiting()
+                self._say()
                 logger.debug("Redis at %s: %s", self.address.name, self.trouble)
             self.tried.set()
             if self._connection is not None:
@@ -195,10 +197,10 @@ class Link:
         self._on_trial = False
         if self.state is State.UP or self._overdue():
             return
-        now = self._loop.time()
-        was_late = now - ledger.sent_at > self._budget_seconds
-        is_early = now - self._since < SLOW_SECONDS[min(self._falls, len(SLOW_SECONDS)) - 1]
-        if self._falls <= 1 or not (was_late or is_early):
+        was_late = self._loop.time() - ledger.sent_at > self._budget_seconds
+        if was_late and self._falls > 1:
+            self._say()
+        else:
             self._change_state(State.UP)
 
     def _refused(self, ledger: Ledger, said: str) -> None:
@@ -273,23 +275,29 @@ class Link:
     def _change_state(self, state: State) -> None:
         if state is self.state:
             return
-        previous, self.state = self.state, state
         now = self._loop.time()
-        if previous is State.UP or state is State.SLOW:
-            self._falls = 1 if previous is State.UP and now - self._since > STEADY_SECONDS else self._falls + 1
-        self._since = now
+        if self.state is State.UP:
+            self._falls = 1 if now - self._since > STEADY_SECONDS else self._falls + 1
+        self.state, self._since = state, now
         self._owner.state_changed()
-        if self._closing:
+        self._say()
+
+    def _say(self) -> None:
+        """Log a state that was not logged yet."""
+        now, was_up = self._loop.time(), self._said is State.UP
+        if self._closing or was_up is (self.state is State.UP) or (was_up and now < self._quiet_until):
             return
-        if state is State.UP:
-            logger.info("Redis at %s answers (was %s): exact admission", self.address.name, previous)
-        elif previous is State.UP:
+        if was_up:
+            self._quiet_until = now + STEADY_SECONDS
             logger.warning(
                 "Redis at %s is %s: requests are routed on last known counts and a local share of the threshold; "
                 "check the server behind WARMROUTE_REDIS_URL",
                 self.address.name,
-                "slow" if state is State.SLOW else "away",
+                "slow" if self.state is State.SLOW else "away",
             )
+        else:
+            logger.info("Redis at %s answers (was %s): exact admission", self.address.name, self._said)
+        self._said = self.state
 
 
 def _ignore(reply: Any) -> None:

@@ -8,7 +8,7 @@ import hiredis
 import pytest
 
 from dataplane.routing.admission import Outcome
-from dataplane.state.link import AGAIN_SECONDS, GIVE_UP_SECONDS, State
+from dataplane.state.link import AGAIN_SECONDS, GIVE_UP_SECONDS, STEADY_SECONDS, State
 from tests.dataplane.state.script import Store
 from tests.dataplane.state.virtual import BUDGET_SECONDS, Wire, Worker, virtual_loop
 
@@ -191,6 +191,25 @@ def test_a_node_that_is_always_too_slow_is_not_waited_for_again_and_again(
     while worker.wire.calls:
         worker.deliver()
     assert worker.in_flight.state is State.UP, "an answer in time, after a while"
+
+
+def test_a_node_that_is_late_now_and_then_is_exact_in_between_and_does_not_fill_the_log(
+    worker: Worker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every tenth answer is 30 ms late: only what waits for it, and what comes next, is decided alone."""
+    caplog.set_level(logging.INFO)
+    for number in range(301):
+        worker.admit([2], 999)
+        worker.loop.settle()
+        if number % 10 == 9:
+            worker.loop.advance(0.05)
+        while worker.wire.calls:
+            worker.deliver()
+        worker.loop.advance(0.05)
+    alone = sum(degraded for _, _, degraded in worker.granted)
+    assert 30 <= alone <= 60
+    assert len(caplog.records) <= 2 * 15.0 / STEADY_SECONDS + 2
+    assert worker.in_flight.state is State.UP
 
 
 def test_a_worker_that_was_held_up_itself_does_not_blame_the_node(worker: Worker) -> None:
