@@ -83,10 +83,6 @@ class Link:
         self._task: asyncio.Task[None] | None = None
         self._closing = False
 
-    @property
-    def is_connected(self) -> bool:
-        return self._connection is not None
-
     # --- life --------------------------------------------------------------------------------------------------------
 
     def keep_connected(self) -> None:
