@@ -110,7 +110,7 @@ SATURATED: dict[str, Saturated] = {
     "home 1.25, else least loaded": home_else_least,
     "home 1.25, else first at the mean": home_else_mean,
 }
-IN_FORCE = ("lighter of the first two free", "mix 1.1")
+IN_FORCE = ("least loaded of the free", "home 1.25, else first at the mean")
 """What dataplane/routing/admission.py does; a test holds the two against each other."""
 
 

@@ -24,12 +24,12 @@ class Outcome(IntEnum):
 def pick(counts: Sequence[int], threshold: int) -> tuple[int, Outcome]:
     """Return (rank, outcome) for a key whose instances, best rank first, have ``counts`` requests in flight.
 
-    Home while it is under the threshold; else the lighter of the first two ranks under it; else, all being at it,
-    home or the lighter of the first two while within a tenth of the mean, else the first rank that is.
+    Home while it is under the threshold; else the fewest in flight of those under it, the better rank of a tie; else,
+    all being at it, home while within a quarter of the mean, else the first rank at or below the mean.
     """
     if counts[0] < threshold:
         return 0, Outcome.HOME
-    free = [rank for rank, count in enumerate(counts) if count < threshold][:2]
+    free = [rank for rank, count in enumerate(counts) if count < threshold]
     if free:
         return min(free, key=counts.__getitem__), Outcome.OVERFLOW
     return _saturated(counts), Outcome.ALL_SATURATED
@@ -43,19 +43,19 @@ def pick_alone(own: Sequence[int], known: Sequence[int], share: int) -> tuple[in
     """
     if own[0] < share:
         return 0, Outcome.HOME
-    free = [rank for rank, count in enumerate(own) if count < share][:2]
+    free = [rank for rank, count in enumerate(own) if count < share]
     if free:
         return min(free, key=known.__getitem__), Outcome.OVERFLOW
     return _saturated(known), Outcome.ALL_SATURATED
 
 
 def _saturated(counts: Sequence[int]) -> int:
-    # In integers, as in the script: count <= 1.1 * total / n. Some count is at most the mean, so one is found.
-    room = 11 * sum(counts)
-    scale = 10 * len(counts)
-    second = 1 if len(counts) > 1 and counts[1] < counts[0] else 0
-    ranks: tuple[int, ...] = (0, second, *range(len(counts)))
-    return next(rank for rank in ranks if counts[rank] * scale <= room)
+    # In integers, as in the script. Chance alone takes a warm home some way above the mean, so leaving it is for more
+    # than that; and what leaves is worth a cold start only where it levels the fleet. Some count is at most the mean.
+    total, n = sum(counts), len(counts)
+    if 4 * n * counts[0] <= 5 * total:
+        return 0
+    return next(rank for rank, count in enumerate(counts) if n * count <= total)
 
 
 def pick_least(counts: Sequence[int], dice: int) -> tuple[int, Outcome]:

@@ -83,26 +83,18 @@ local function pick(admit)
   local threshold = admit[1]
   local home = count(tostring(admit[4]))
   if home < threshold then return 4, 0 end
-  local free, total, n = nil, 0, #admit - 3
+  local free, fewest, total, n = nil, nil, 0, #admit - 3
   for i = 4, #admit do
     local c = count(tostring(admit[i]))
     total = total + c
-    if c < threshold then
-      if free then return count(tostring(admit[free])) <= c and free or i, 1 end
-      free = i
-    end
-  end
-  if admit[3] == 0 then
-    -- One free rank among the first is not yet the lighter of two: the caller lists all.
-    return nil
+    if c < threshold and (not free or c < fewest) then free, fewest = i, c end
   end
   if free then return free, 1 end
-  local room, scale = 11 * total, 10 * n
-  if home * scale <= room then return 4, 2 end
-  local second = n > 1 and count(tostring(admit[5])) < home and 5 or 4
-  if count(tostring(admit[second])) * scale <= room then return second, 2 end
-  for i = 4, #admit do
-    if count(tostring(admit[i])) * scale <= room then return i, 2 end
+  -- All listed are at the threshold; others may not be: the caller lists all.
+  if admit[3] == 0 then return nil end
+  if 4 * n * home <= 5 * total then return 4, 2 end
+  for i = 5, #admit do
+    if n * count(tostring(admit[i])) <= total then return i, 2 end
   end
 end
 

@@ -27,36 +27,35 @@ def test_home_is_taken_exactly_while_it_is_under_the_threshold(counts: list[int]
 
 
 @given(counts_of_many, thresholds)
-def test_overflow_goes_to_the_lighter_of_the_first_two_free_ranks(counts: list[int], threshold: int) -> None:
+def test_overflow_goes_to_the_fewest_in_flight_of_the_free(counts: list[int], threshold: int) -> None:
     rank, outcome = pick(counts, threshold)
     if outcome is Outcome.OVERFLOW:
         free = [free for free, count in enumerate(counts) if count < threshold]
-        assert rank in free[:2]
-        assert counts[rank] == min(counts[free] for free in free[:2])
-        assert rank == free[0] or counts[rank] < counts[free[0]], "a tie stays with the better rank"
+        assert rank in free
+        assert counts[rank] == min(counts[free] for free in free)
+        assert all(counts[better] > counts[rank] for better in range(rank)), "a tie stays with the better rank"
 
 
 @given(counts_of_many, st.integers(1, 3))
 def test_a_saturated_fleet_is_kept_level(counts: list[int], threshold: int) -> None:
-    """Nothing is added to an instance more than a tenth above the mean; home is kept where that allows it."""
+    """Home is kept up to a quarter above the mean; what leaves it goes to an instance at or below the mean."""
     counts = [count + threshold for count in counts]
     rank, outcome = pick(counts, threshold)
     assert outcome is Outcome.ALL_SATURATED
-    limit = 11 * sum(counts)
-    assert counts[rank] * 10 * len(counts) <= limit
-    if counts[0] * 10 * len(counts) <= limit:
+    total, n = sum(counts), len(counts)
+    if 4 * n * counts[0] <= 5 * total:
         assert rank == 0
-    elif len(counts) > 1 and counts[1] < counts[0] and counts[1] * 10 * len(counts) <= limit:
-        assert rank == 1
     else:
-        assert all(better * 10 * len(counts) > limit for better in counts[:rank])
+        assert n * counts[rank] <= total
+        assert all(n * better > total for better in counts[:rank])
 
 
-def test_home_is_kept_up_to_exactly_a_tenth_above_the_mean() -> None:
-    assert pick([11, 9], 9) == (0, Outcome.ALL_SATURATED)
-    assert pick([12, 9], 9) == (1, Outcome.ALL_SATURATED)
-    assert pick([110, 90, 100], 9) == (0, Outcome.ALL_SATURATED)
-    assert pick([111, 90, 100], 9) == (1, Outcome.ALL_SATURATED)
+def test_home_is_kept_up_to_exactly_a_quarter_above_the_mean() -> None:
+    assert pick([25, 15], 9) == (0, Outcome.ALL_SATURATED)
+    assert pick([26, 15], 9) == (1, Outcome.ALL_SATURATED)
+    assert pick([125, 101, 74], 9) == (0, Outcome.ALL_SATURATED)
+    assert pick([126, 100, 74], 9) == (1, Outcome.ALL_SATURATED), "a rank at the mean takes it"
+    assert pick([126, 101, 73], 9) == (2, Outcome.ALL_SATURATED), "one above it does not"
 
 
 @given(st.integers(0, 100), thresholds)
@@ -92,7 +91,7 @@ def test_one_hot_key_fills_all_alike(instances: int, threshold: int, requests: i
         if number < threshold:
             assert rank == 0
         counts[rank] += 1
-        assert max(counts) <= max(threshold, 1.1 * sum(counts) / instances + 1)
+        assert max(counts) <= max(threshold, 1.25 * sum(counts) / instances + 1)
     assert min(counts) >= threshold
     assert (instances, threshold, requests) != (3, 2, 12) or max(counts) - min(counts) <= 2
 
@@ -111,8 +110,8 @@ def test_a_saturated_fleet_keeps_most_requests_at_home() -> None:
         at_home += rank == 0
         if len(running) > 48:
             counts[running.pop(dice.randrange(len(running)))] -= 1
-    assert at_home > 0.5 * arrived
-    assert max(counts) - min(counts) <= 3
+    assert at_home > 0.7 * arrived
+    assert max(counts) - min(counts) <= 4
 
 
 @given(counts_of_many, st.integers(0, 2**30))
@@ -151,11 +150,11 @@ def test_alone_the_workers_own_counts_decide(pairs: list[tuple[int, int]], share
         assert (rank, outcome) == (0, Outcome.HOME)
     elif free:
         assert outcome is Outcome.OVERFLOW
-        assert rank in free[:2]
-        assert known[rank] == min(known[free] for free in free[:2])
+        assert rank in free
+        assert known[rank] == min(known[free] for free in free)
     else:
         assert outcome is Outcome.ALL_SATURATED
-        assert known[rank] * 10 * len(known) <= 11 * sum(known)
+        assert known[rank] * 4 * len(known) <= 5 * sum(known)
 
 
 @given(counts_of_many, thresholds)

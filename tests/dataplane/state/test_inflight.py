@@ -103,7 +103,7 @@ def test_the_whole_order_is_asked_for_when_the_first_ranks_are_busy(worker: Work
     worker.admit([1, 2], 1, everything=[1, 2, 3, 4])
     worker.loop.settle()
     worker.deliver()
-    assert worker.holding == [1], "with one free rank left of the first two, the lighter of two is not known"
+    assert worker.holding == [1, 2], "the third finds none of the first two free"
     worker.deliver()
     assert worker.holding == [1, 2, 3]
 
