@@ -25,6 +25,19 @@ local function count(instance)
   return known
 end
 
+-- Read the counts of all instances of an admit in one go: a call into Redis costs more than all the rest.
+local function count_all(admit)
+  local unknown = {}
+  for i = 4, #admit do
+    if not counts[admit[i]] then unknown[#unknown + 1] = admit[i] end
+  end
+  for first = 1, #unknown, 1000 do
+    local last = math.min(first + 999, #unknown)
+    local found = call('HMGET', load_key, unpack(unknown, first, last))
+    for i = first, last do counts[unknown[i]] = tonumber(found[i - first + 1] or 0) end
+  end
+end
+
 -- Add delta to the worker's share and to the load. A share never falls below zero; what was asked beyond is a correction.
 local function add(who, instance, delta)
   local field = who .. '/' .. instance
@@ -50,7 +63,7 @@ local function strike(who)
   local fields = call('HGETALL', ledger_key)
   for i = 1, #fields, 2 do
     if string.sub(fields[i], 1, #prefix) == prefix then
-      add(who, string.sub(fields[i], #prefix + 1), -tonumber(fields[i + 1]))
+      add(who, tonumber(string.sub(fields[i], #prefix + 1)), -tonumber(fields[i + 1]))
     end
   end
   call('HDEL', ledger_key, who)
@@ -66,13 +79,14 @@ for _, gone in ipairs(call('ZRANGEBYSCORE', leases_key, '-inf', now)) do
   call('ZREM', leases_key, gone)
 end
 call('HSET', ledger_key, worker, sequence)
-for i = 1, #(held or {}), 2 do add(worker, tostring(held[i]), held[i + 1]) end
-for i = 1, #deltas, 2 do add(worker, tostring(deltas[i]), deltas[i + 1]) end
+for i = 1, #(held or {}), 2 do add(worker, held[i], held[i + 1]) end
+for i = 1, #deltas, 2 do add(worker, deltas[i], deltas[i + 1]) end
 
 local function least(admit)
+  count_all(admit)
   local fewest, tied = nil, {}
   for i = 4, #admit do
-    local c = count(tostring(admit[i]))
+    local c = count(admit[i])
     if not fewest or c < fewest then fewest, tied = c, {i} elseif c == fewest then tied[#tied + 1] = i end
   end
   return tied[admit[2] % #tied + 1], 3
@@ -81,11 +95,11 @@ end
 -- The rule of dataplane/routing/admission.py, pick.
 local function pick(admit)
   local threshold = admit[1]
-  local home = count(tostring(admit[4]))
+  local home = count(admit[4])
   if home < threshold then return 4, 0 end
   local free, fewest, total, n = nil, nil, 0, #admit - 3
   for i = 4, #admit do
-    local c = count(tostring(admit[i]))
+    local c = count(admit[i])
     total = total + c
     if c < threshold and (not free or c < fewest) then free, fewest = i, c end
   end
@@ -94,7 +108,7 @@ local function pick(admit)
   if admit[3] == 0 then return nil end
   if 4 * n * home <= 5 * total then return 4, 2 end
   for i = 5, #admit do
-    if n * count(tostring(admit[i])) <= total then return i, 2 end
+    if n * count(admit[i]) <= total then return i, 2 end
   end
 end
 
@@ -103,7 +117,7 @@ for _, admit in ipairs(admits) do
   local position, outcome
   if admit[1] == 0 then position, outcome = least(admit) else position, outcome = pick(admit) end
   if position then
-    add(worker, tostring(admit[position]), 1)
+    add(worker, admit[position], 1)
     result[#result + 1] = position - 4
     result[#result + 1] = outcome
   else
