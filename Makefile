@@ -45,7 +45,7 @@ $(READY): requirements/dev.lock requirements/build.lock pyproject.toml
 	@touch $@
 
 lock: ## choose new versions of all dependencies (needs uv)
-	for part in dev controlplane dataplane host; do \
+	for part in dev advise controlplane dataplane host; do \
 		$(UV) pip compile pyproject.toml --extra $$part --upgrade $(LOCK) \
 			$$(test $$part = dev || echo -c requirements/dev.lock) -o requirements/$$part.lock || exit 1; done
 	echo 'setuptools>=77' | $(UV) pip compile - --upgrade $(LOCK) -o requirements/build.lock
