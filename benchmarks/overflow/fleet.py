@@ -1,7 +1,6 @@
-"""A fleet of simulated hosts in virtual time, behind the product's routing code. Pure: same arguments, same figures.
+"""An open load on a fleet in virtual time, behind the product's routing code. Pure: same arguments, same figures.
 
-Keys come from native_key, orders from InstanceOrder, and a rule decides on exact counts, as admission.lua has them.
-What is left out: the network, Redis and the proxy (all of them milliseconds), and failing hosts.
+Keys come from native_key, orders from InstanceOrder, and a rule decides.
 """
 
 import random
@@ -9,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from benchmarks.overflow.rules import Rule
+from benchmarks.fleet.fleet import Fleet, percentile
+from benchmarks.fleet.strategies import Rule
 from dataplane.routing.admission import Outcome
 from dataplane.routing.instance_order import InstanceOrder
 from dataplane.routing.prefix_key import native_key
 from simulator.calibration import BLOCK_TOKENS, Profile
-from simulator.engine import Engine
-from simulator.request import Kind, Request
+from simulator.request import Request
 
 PREFIX_LENGTH = 4096
 SHARED_TOKENS = 8_000
@@ -101,44 +100,11 @@ def draw(load: Load, size: Size, seed: int) -> Workload:
     )
 
 
-class Fleet:
-    """Hosts and their counts. Owner of the engines; time only moves through settle() and finish()."""
-
-    def __init__(self, hosts: int, profile: Profile) -> None:
-        self.engines = [Engine(profile) for _ in range(hosts)]
-        self.in_flight = [0] * hosts
-        self._changes_at: list[float | None] = [None] * hosts
-
-    def settle(self, now: float) -> None:
-        """Let time pass until ``now``; requests that ended are in flight no more."""
-        for host, at in enumerate(self._changes_at):
-            if at is None or at > now:
-                continue
-            engine = self.engines[host]
-            for event in engine.advance(now):
-                if event.kind is Kind.FINISHED:
-                    self.in_flight[host] -= 1
-            self._changes_at[host] = engine.next_change_at()
-
-    def send(self, host: int, number: int, blocks: Sequence[int], now: float) -> Request:
-        """Give a request to a host."""
-        engine = self.engines[host]
-        request = engine.submit(number, blocks, SHARED_TOKENS + OWN_TOKENS, OUTPUT_TOKENS, now)
-        self.in_flight[host] += 1
-        self._changes_at[host] = engine.next_change_at()
-        return request
-
-    def finish(self) -> None:
-        """Let all requests end."""
-        for engine in self.engines:
-            while (at := engine.next_change_at()) is not None:
-                engine.advance(at)
-
-    def copies(self, prefixes: Sequence[Sequence[int]]) -> float:
-        """Return how many hosts hold a prefix, over those that any holds."""
-        held = [sum(engine.cache.probe(blocks, len(blocks))[0] == len(blocks) for engine in self.engines)
-                for blocks in prefixes]  # fmt: skip
-        return sum(held) / max(1, sum(count > 0 for count in held))
+def copies(fleet: Fleet, prefixes: Sequence[Sequence[int]]) -> float:
+    """Return how many hosts hold a prefix, over those that any holds."""
+    held = [sum(engine.cache.probe(blocks, len(blocks))[0] == len(blocks) for engine in fleet.engines)
+            for blocks in prefixes]  # fmt: skip
+    return sum(held) / max(1, sum(count > 0 for count in held))
 
 
 def simulate(rule: Rule, workload: Workload, threshold: int, size: Size, profile: Profile) -> Figures:
@@ -154,7 +120,7 @@ def simulate(rule: Rule, workload: Workload, threshold: int, size: Size, profile
         fleet.settle(now)
         order = workload.orders[prefix]
         rank, outcome = rule([fleet.in_flight[host] for host in order], threshold, dice)
-        requests.append(fleet.send(order[rank], number, blocks[prefix], now))
+        requests.append(fleet.send(order[rank], number, blocks[prefix], SHARED_TOKENS + OWN_TOKENS, OUTPUT_TOKENS, now))
         if number < size.warm_up:
             continue
         outcomes[outcome] = outcomes.get(outcome, 0) + 1
@@ -163,7 +129,7 @@ def simulate(rule: Rule, workload: Workload, threshold: int, size: Size, profile
         total += mean
         unevenness += most / mean
         peak = max(peak, most)
-    copies = fleet.copies(blocks)
+    held = copies(fleet, blocks)
     fleet.finish()
     counted = requests[size.warm_up :]
     waits = sorted(1000 * (request.first_token_at - request.submitted_at) for request in counted
@@ -176,7 +142,7 @@ def simulate(rule: Rule, workload: Workload, threshold: int, size: Size, profile
         peak_to_mean=unevenness / len(counted),
         peak=peak,
         share_max=max(sent) / len(counted),
-        copies=copies,
+        copies=held,
         in_flight=total / len(counted),
         saturated=outcomes.get(Outcome.ALL_SATURATED, 0) / len(counted),
         overflow=outcomes.get(Outcome.OVERFLOW, 0) / len(counted),
@@ -192,11 +158,6 @@ def warm_after(arrivals: Sequence[float], cached_tokens: Sequence[int]) -> float
         if number >= WINDOW - 1 and found >= WARM * WINDOW * SHARED_TOKENS:
             return arrivals[number]
     return arrivals[-1]
-
-
-def percentile(ascending: Sequence[float], share: float) -> float:
-    """Return the value that ``share`` of them do not exceed (nearest rank)."""
-    return ascending[max(0, -int(-share * len(ascending) // 1) - 1)]
 
 
 def natural_concurrency(rate: float, profile: Profile, hosts: int) -> float:

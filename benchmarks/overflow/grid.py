@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import product
 
+from benchmarks.fleet.strategies import STRATEGIES, Rule
 from benchmarks.overflow.fleet import Figures, Load, Size, Workload, draw, natural_concurrency, simulate
-from benchmarks.overflow.rules import IN_FORCE, OVERFLOW, SATURATED, STRATEGIES, WHOLE, Rule, rule_named
+from benchmarks.overflow.rules import IN_FORCE, OVERFLOW, SATURATED, WHOLE, rule_named
 from simulator.calibration import LLAMA_3_1_70B_8XH100
 
 PROFILE = LLAMA_3_1_70B_8XH100

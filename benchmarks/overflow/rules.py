@@ -6,10 +6,9 @@ instance is under the threshold but not the home (overflow), and where to when n
 
 from collections.abc import Callable, Sequence
 
-from dataplane.routing.admission import Outcome, pick, pick_least
+from benchmarks.fleet.strategies import Rule, in_force
+from dataplane.routing.admission import Outcome, pick
 
-Rule = Callable[[Sequence[int], int, int], tuple[int, Outcome]]
-"""(requests in flight by rank, best first; threshold; dice, any integer >= 0) -> (rank, outcome)."""
 Overflow = Callable[[Sequence[int], Sequence[int], int], int]
 """(in flight by rank; ranks under the threshold, best first, at least one; dice) -> one of those ranks."""
 Saturated = Callable[[Sequence[int]], int]
@@ -134,32 +133,12 @@ def rule_named(name: str) -> Rule:
 # --- whole rules ------------------------------------------------------------------------------------------------------
 
 
-def in_force(counts: Sequence[int], threshold: int, dice: int) -> tuple[int, Outcome]:
-    """The product's rule."""
-    return pick(counts, threshold)
-
-
 def two_ranks_only(counts: Sequence[int], threshold: int, dice: int) -> tuple[int, Outcome]:
     """Keep a key on its first two ranks even when others are free: past the threshold, so against the API's words."""
     return pick(counts[:2], threshold)
 
 
-def least_outstanding(counts: Sequence[int], threshold: int, dice: int) -> tuple[int, Outcome]:
-    """The strategy of that name."""
-    return pick_least(counts, dice)
-
-
-def random_rank(counts: Sequence[int], threshold: int, dice: int) -> tuple[int, Outcome]:
-    """The strategy RANDOM."""
-    return dice % len(counts), Outcome.RANDOM
-
-
 WHOLE: dict[str, Rule] = {"first two ranks only": two_ranks_only}
-STRATEGIES: dict[str, Rule] = {
-    "PREFIX_AWARE": in_force,
-    "LEAST_OUTSTANDING_REQUESTS": least_outstanding,
-    "RANDOM": random_rank,
-}
 
 
 # --- what any rule in force must keep ---------------------------------------------------------------------------------

@@ -1,105 +1,71 @@
 import math
+import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.overflow import rules
-from benchmarks.overflow.fleet import (
-    OWN_TOKENS,
-    SHARED_TOKENS,
-    WINDOW,
-    Fleet,
-    Load,
-    Size,
-    draw,
-    natural_concurrency,
-    percentile,
-    simulate,
-    warm_after,
-)
-from benchmarks.overflow.rules import rule_of
-from dataplane.routing.admission import Outcome
+from benchmarks.fleet.fleet import Fleet, percentile
+from benchmarks.fleet.strategies import STRATEGIES
+from dataplane.routing.admission import Outcome, pick, pick_least
 from simulator.calibration import LLAMA_3_1_70B_8XH100 as PROFILE
+from simulator.request import Kind
 
-SMALL = Size(prefixes=30, requests=300, warm_up=100)
-CEILING = SHARED_TOKENS / (SHARED_TOKENS + OWN_TOKENS)
-
-
-def test_the_same_draw_gives_the_same_figures() -> None:
-    first, second = (simulate(rules.in_force, draw(Load(1.0, 30.0), SMALL, 7), 6, SMALL, PROFILE) for _ in range(2))
-    assert first == second
-    assert first != simulate(rules.in_force, draw(Load(1.0, 30.0), SMALL, 8), 6, SMALL, PROFILE)
-
-
-def test_a_draw_has_the_loads_rate_skew_and_orders_of_all_hosts() -> None:
-    size = Size(prefixes=50, requests=4_000)
-    workload = draw(Load(1.0, 40.0), size, 1)
-    assert workload.arrivals == sorted(workload.arrivals)
-    assert size.requests / workload.arrivals[-1] == pytest.approx(40, rel=0.1)
-    harmonic = sum(1 / rank for rank in range(1, size.prefixes + 1))
-    assert workload.prefixes.count(0) / size.requests == pytest.approx(1 / harmonic, rel=0.15)
-    assert all(sorted(order) == list(range(size.hosts)) for order in workload.orders)
-    assert len({order[0] for order in workload.orders}) == size.hosts
+COUNTS = st.lists(st.integers(0, 6), min_size=1, max_size=8)
 
 
 def test_what_is_in_flight_is_what_the_engines_hold() -> None:
-    fleet = Fleet(3, PROFILE)
-    workload = draw(Load(0.0, 20.0), Size(hosts=3, prefixes=9, requests=200), 1)
-    for number, (now, prefix) in enumerate(zip(workload.arrivals, workload.prefixes, strict=True)):
-        fleet.settle(now)
+    fleet, dice = Fleet(3, PROFILE), random.Random(1)
+    now = 0.0
+    ended = 0
+    for number in range(200):
+        now += dice.expovariate(20)
+        events = fleet.settle(now)
+        assert [event.at for event in events] == sorted(event.at for event in events)
+        ended += sum(event.kind is Kind.FINISHED for event in events)
         assert fleet.in_flight == [engine.running + engine.waiting for engine in fleet.engines]
-        host = workload.orders[prefix][0]
-        fleet.send(host, number, range(1 + prefix * 500, 501 + prefix * 500), now)
+        assert sum(fleet.in_flight) == number - ended
+        host = dice.randrange(3)
+        fleet.send(host, number, range(1 + host * 500, 501 + host * 500), 8_250, 200, now)
     fleet.settle(now + 1e6)
     assert fleet.in_flight == [0, 0, 0]
+    assert fleet.next_change_at() is None
     assert sum(engine.counters.finished for engine in fleet.engines) == 200
-    assert fleet.copies([range(1 + prefix * 500, 501 + prefix * 500) for prefix in range(9)]) == 1
 
 
-def test_a_warm_fleet_meets_the_ceiling_and_a_scattered_one_does_not() -> None:
-    workload = draw(Load(0.0, 10.0), SMALL, 1)
-    home = simulate(rules.in_force, workload, 10_000, SMALL, PROFILE)
-    assert home.hit_rate == pytest.approx(CEILING, abs=0.03)
-    assert home.copies == 1
-    assert home.overflow == home.saturated == 0
-    scattered = simulate(rules.random_rank, workload, 1, SMALL, PROFILE)
-    assert scattered.hit_rate < home.hit_rate - 0.1
-    assert scattered.copies > 2
+def test_the_next_change_is_the_first_of_all_hosts() -> None:
+    fleet = Fleet(2, PROFILE)
+    assert fleet.next_change_at() is None
+    fleet.send(0, 0, range(500), 8_000, 10, 0.0)
+    fleet.send(1, 1, [], 16, 10, 0.0)
+    at = fleet.next_change_at()
+    assert at is not None
+    assert [(event.kind, event.request.id) for event in fleet.settle(at)] == [(Kind.FIRST_TOKEN, 1)]
 
 
-def test_a_run_tells_saturation_from_overflow() -> None:
-    workload = draw(Load(1.4, 20.0), SMALL, 1)
-    low = simulate(rules.in_force, workload, 1, SMALL, PROFILE)
-    assert low.saturated > 0.5
-    high = simulate(rules.in_force, workload, 8, SMALL, PROFILE)
-    assert high.overflow > 0
-    assert high.saturated < low.saturated
+def test_a_host_that_is_added_is_cold() -> None:
+    fleet = Fleet(1, PROFILE)
+    warm = fleet.send(0, 0, range(500), 8_000, 1, 0.0)
+    fleet.settle(1.0)
+    assert fleet.add() == 1
+    cold, again = (fleet.send(host, 1, range(500), 8_000, 1, 1.0) for host in (1, 0))
+    assert fleet.in_flight == [1, 1]
+    fleet.finish()
+    assert [request.cached_tokens for request in (warm, cold, again)] == [0, 0, 7_984]
 
 
-def test_the_share_and_the_peak_are_of_the_busiest_host() -> None:
-    workload = draw(Load(0.0, 5.0), SMALL, 1)
-    one = simulate(lambda counts, threshold, dice: (0, Outcome.HOME), workload, 1,
-                   Size(hosts=7, prefixes=30, requests=300, warm_up=0), PROFILE)  # fmt: skip
-    assert 1 / 7 <= one.share_max < 0.5
-    least = simulate(rule_of("least loaded of the free", "least loaded"), workload, 1, SMALL, PROFILE)
-    assert least.peak_to_mean < one.peak_to_mean
-    assert least.peak >= least.in_flight
+@given(counts=COUNTS, threshold=st.integers(1, 6), dice=st.integers(0, 2**30))
+def test_strategies_are_the_products_decisions(counts: list[int], threshold: int, dice: int) -> None:
+    assert STRATEGIES["PREFIX_AWARE"](counts, threshold, dice) == pick(counts, threshold)
+    assert STRATEGIES["LEAST_OUTSTANDING_REQUESTS"](counts, threshold, dice) == pick_least(counts, dice)
+    rank, outcome = STRATEGIES["RANDOM"](counts, threshold, dice)
+    assert (0 <= rank < len(counts), outcome) == (True, Outcome.RANDOM)
 
 
-def test_natural_concurrency_grows_with_the_rate() -> None:
-    low, high = (natural_concurrency(rate, PROFILE, 7) for rate in (10.0, 45.0))
-    # A request of 200 tokens runs for 200 steps of at least step_seconds.
-    assert low >= 10 / 7 * 200 * PROFILE.step_seconds
-    assert high > 4 * low
-
-
-def test_a_fleet_is_warm_when_so_many_in_a_row_find_their_prefix() -> None:
-    arrivals = [float(number) for number in range(2_000)]
-    tokens = [0] * 700 + [SHARED_TOKENS] * 1_300
-    assert warm_after(arrivals, tokens) == 700 + 0.95 * WINDOW - 1
-    assert warm_after(arrivals, [0, SHARED_TOKENS] * 1_000) == arrivals[-1]
-    assert warm_after(arrivals, [SHARED_TOKENS] * 2_000) == WINDOW - 1
+def test_random_takes_every_host_alike() -> None:
+    dice = random.Random(1)
+    taken = [STRATEGIES["RANDOM"]([0] * 7, 1, dice.getrandbits(30))[0] for _ in range(7_000)]
+    assert min(taken.count(rank) for rank in range(7)) > 900
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0.01, 1))
@@ -108,3 +74,8 @@ def test_a_percentile_is_the_least_value_that_the_share_does_not_exceed(values: 
     found = percentile(values, share)
     assert sum(value <= found for value in values) >= math.floor(share * len(values))
     assert sum(value < found for value in values) < share * len(values) or found == values[0]
+
+
+def test_a_percentile_of_few_is_one_of_them() -> None:
+    assert [percentile([1.0, 2.0, 3.0], share) for share in (0.01, 0.5, 0.99)] == [1.0, 2.0, 3.0]
+    assert percentile([5.0], 0.5) == pytest.approx(5.0)
