@@ -11,6 +11,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, field
 
+from benchmarks.plot import Plot, draw
+
 DIRECTORY = Path(__file__).parent / "results"
 FORM = 1
 """Of the files. A later form has another number."""
@@ -51,6 +53,8 @@ class Result(Struct, frozen=True, forbid_unknown_fields=True):
     """What the tables say, in sentences made from the figures."""
     figures: list[dict[str, Value]]
     """One record a measurement; a list is [mean, least, most] over the seeds or the repetitions."""
+    plots: list[Plot] = field(default_factory=list)
+    """Each is a file <part>-<name>.png beside the page."""
     form: int = field(default=FORM)
 
     def markdown(self) -> str:
@@ -64,18 +68,23 @@ class Result(Struct, frozen=True, forbid_unknown_fields=True):
             f"Machine: {machine}.",
             f"Settings: {settings}.",
             *(f"- {finding}" for finding in self.findings),
+            *(f"![{plot.caption}]({plot.file_name(self.part)})\n\n{plot.caption}" for plot in self.plots),
             *(f"## {table.name}\n\n{table.caption}\n\n{table.markdown()}" for table in self.tables),
         ]
         return "\n\n".join(parts) + "\n"
 
 
-def write(result: Result, directory: Path) -> tuple[Path, Path]:
-    """Write the two files of a result; return their paths."""
+def write(result: Result, directory: Path) -> list[Path]:
+    """Write the files of a result: its data, its page and its plots. Return their paths, in that order."""
     directory.mkdir(parents=True, exist_ok=True)
     data, page = directory / f"{result.part}.json", directory / f"{result.part}.md"
     data.write_text(_lines(result))
     page.write_text(result.markdown())
-    return data, page
+    pictures = []
+    for plot in result.plots:
+        pictures.append(directory / plot.file_name(result.part))
+        draw(plot, pictures[-1])
+    return [data, page, *pictures]
 
 
 def _lines(result: Result) -> str:

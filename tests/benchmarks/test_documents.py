@@ -38,8 +38,11 @@ def test_every_part_has_results_of_a_whole_run(part: str) -> None:
     assert (DIRECTORY / f"{part}.md").read_text() == result.markdown()
 
 
-def test_there_are_no_results_of_no_part() -> None:
-    assert {path.stem for path in DIRECTORY.iterdir()} == set(PARTS)
+def test_there_are_no_results_of_no_part_and_no_other_plots() -> None:
+    plots = {plot.file_name(part) for part in PARTS for plot in read(DIRECTORY / f"{part}.json").plots}
+    assert {path.name for path in DIRECTORY.iterdir()} == plots | {
+        f"{part}.{kind}" for part in PARTS for kind in ("json", "md")
+    }
 
 
 @pytest.mark.parametrize("path", documents(), ids=lambda path: path.name)

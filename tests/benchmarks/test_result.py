@@ -4,6 +4,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from benchmarks.plot import Curve, Panel, Plot
 from benchmarks.result import FORM, Result, Table, machine_facts, read, write
 
 RESULT = Result(
@@ -25,6 +26,16 @@ def test_a_result_comes_back_as_it_was_written(tmp_path: Path) -> None:
     data, page = write(RESULT, tmp_path / "new")
     assert read(data) == RESULT
     assert page.read_text() == RESULT.markdown()
+
+
+def test_plots_are_kept_as_data_drawn_beside_the_page_and_shown_on_it(tmp_path: Path) -> None:
+    panel = Panel("left", "s", "hits", [Curve("a", [0, 1, 2], [0.1, 0.5, 0.4])])
+    result = msgspec.structs.replace(RESULT, plots=[Plot("over-time", "Hits over time.", [panel])])
+    data, page, picture = write(result, tmp_path)
+    assert read(data) == result
+    assert picture == tmp_path / "speed-over-time.png"
+    assert picture.stat().st_size > 0
+    assert "![Hits over time.](speed-over-time.png)" in page.read_text()
 
 
 def test_a_page_has_what_it_takes_to_make_the_figures_again() -> None:

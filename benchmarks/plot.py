@@ -1,0 +1,93 @@
+"""Plots as data, and drawing them: what a results file says is all that a picture shows."""
+
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct, field
+
+COLOURS = ("#0b6e99", "#d9730d", "#6b6b6b", "#448361", "#9065b0", "#c14c8a")
+"""By the order of a panel's curves."""
+_WIDTH, _HEIGHT, _DPI = 5.0, 3.4, 110
+
+
+class Curve(Struct, frozen=True, forbid_unknown_fields=True):
+    """Points in order of x. ``shape``: joined, as stairs (a value holds until the next x), as bars side by side with
+    those of other curves, or a dashed line for a bound or a wish."""
+
+    label: str
+    x: list[float]
+    y: list[float]
+    shape: Literal["line", "stairs", "bars", "dashed"] = "line"
+
+
+class Panel(Struct, frozen=True, forbid_unknown_fields=True):
+    """One pair of axes."""
+
+    title: str
+    x_label: str
+    y_label: str
+    curves: list[Curve]
+    log_x: bool = False
+    y_from_zero: bool = True
+    marks: list[float] = field(default_factory=list)
+    """Where on x something happened: a dotted upright line each."""
+    ticks: dict[str, float] = field(default_factory=dict)
+    """Words on the x axis and where they stand; none: numbers."""
+
+
+class Plot(Struct, frozen=True, forbid_unknown_fields=True):
+    """One picture: panels from left to right. ``name`` is unique in its part."""
+
+    name: str
+    caption: str
+    panels: list[Panel]
+
+    def file_name(self, part: str) -> str:
+        return f"{part}-{self.name}.png"
+
+
+def draw(plot: Plot, path: Path) -> None:
+    """Write ``plot`` as PNG: the same bytes for the same plot and versions of the libraries."""
+    # Late: everything else of a part works without it.
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(_WIDTH * len(plot.panels), _HEIGHT), dpi=_DPI, layout="constrained")
+    for number, panel in enumerate(plot.panels):
+        axes = figure.add_subplot(1, len(plot.panels), number + 1)
+        _draw_curves(axes, panel)
+        axes.set_title(panel.title, fontsize=10)
+        axes.set_xlabel(panel.x_label, fontsize=9)
+        axes.set_ylabel(panel.y_label, fontsize=9)
+        axes.tick_params(labelsize=8)
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+        if panel.log_x:
+            axes.set_xscale("log")
+        if panel.y_from_zero:
+            axes.set_ylim(bottom=0)
+        if panel.ticks:
+            axes.set_xticks(list(panel.ticks.values()), list(panel.ticks))
+        for at in panel.marks:
+            axes.axvline(at, color="black", linestyle=":", linewidth=1)
+        if len(panel.curves) > 1:
+            axes.legend(fontsize=8, frameon=False)
+    figure.savefig(path, metadata={"Software": None})
+
+
+def _draw_curves(axes: object, panel: Panel) -> None:
+    from matplotlib.axes import Axes
+
+    assert isinstance(axes, Axes)
+    bars = [curve for curve in panel.curves if curve.shape == "bars"]
+    width = 0.8 / max(1, len(bars))
+    for number, curve in enumerate(panel.curves):
+        colour = COLOURS[number % len(COLOURS)]
+        if curve.shape == "bars":
+            offset = (bars.index(curve) - (len(bars) - 1) / 2) * width
+            axes.bar([x + offset for x in curve.x], curve.y, width, label=curve.label, color=colour)
+        elif curve.shape == "stairs":
+            axes.step(curve.x, curve.y, where="post", label=curve.label, color=colour, linewidth=1.5)
+        elif curve.shape == "dashed":
+            axes.plot(curve.x, curve.y, label=curve.label, color=colour, linewidth=1, linestyle="--")
+        else:
+            axes.plot(curve.x, curve.y, label=curve.label, color=colour, linewidth=1.5)
