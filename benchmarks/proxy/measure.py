@@ -1,0 +1,141 @@
+"""One window of load on one contender, and the interleaved rounds of windows."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from benchmarks.proxy.contenders import Contender, LeftOut
+from benchmarks.proxy.load import LOADS, Door, Load, believe, check
+from benchmarks.proxy.processes import Server
+from benchmarks.proxy.stage import Stage
+
+DIRECT = "direct"
+CONNECTIONS = (1, 32)
+_TURNS_A_WINDOW = 10_000_000
+"""Each window has turns of its own, so no prompt comes twice."""
+
+Say = Callable[[str], None]
+Cell = tuple[str, Load, int]
+"""Whose, which requests, how many connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much is measured."""
+
+    rounds: int
+    seconds: float
+    warm_seconds: float
+
+
+WHOLE, QUICK = Size(5, 1.0, 0.3), Size(1, 0.25, 0.1)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One window."""
+
+    cpu_us: float
+    """User and system time of all processes of the proxy, a request."""
+    redis_us: float
+    rate: float
+    p50_us: float
+    p99_us: float
+    busy: float
+    """Share of its core that the proxy used."""
+
+
+@dataclass(slots=True)
+class Runner:
+    """A contender that runs."""
+
+    contender: Contender
+    server: Server
+    door: Door
+
+
+@dataclass(slots=True)
+class Measured:
+    """All samples, and what could not be measured."""
+
+    samples: dict[Cell, list[Sample]] = field(default_factory=dict)
+    memory_bytes: dict[str, int] = field(default_factory=dict)
+    """At the end, after all rounds."""
+
+    def figure(self, cell: Cell, name: str) -> tuple[float, float, float]:
+        """Return (median, least, most) over the rounds."""
+        return _spread([getattr(sample, name) for sample in self.samples[cell]])
+
+    def added_us(self, cell: Cell, name: str) -> tuple[float, float, float]:
+        """Return (median, least, most) of a latency less the hosts' own in the same round."""
+        direct = self.samples[DIRECT, cell[1], cell[2]]
+        return _spread([getattr(one, name) - getattr(bare, name)
+                        for one, bare in zip(self.samples[cell], direct, strict=True)])  # fmt: skip
+
+    def ratio(self, name: str, other: str, load: Load, connections: int) -> float:
+        """Return one's CPU a request over another's: the median of the rounds' ratios."""
+        pairs = zip(self.samples[name, load, connections], self.samples[other, load, connections], strict=True)
+        return median(one.cpu_us / two.cpu_us for one, two in pairs)
+
+
+def _spread(values: list[float]) -> tuple[float, float, float]:
+    return median(values), min(values), max(values)
+
+
+def start(stage: Stage, contenders: Sequence[Contender], say: Say) -> Iterator[Runner]:
+    """Start contenders and check an answer of each kind; what this machine lacks is noted in ``stage.left_out``."""
+    for contender in contenders:
+        try:
+            server, door = contender.start(stage)
+        except LeftOut as reason:
+            stage.left_out[contender.name] = str(reason)
+            say(f"left out: {contender.name}: {reason}")
+            continue
+        yield Runner(contender, server, door)
+        for load in LOADS:
+            check(contender.name, door, load, 0)
+
+
+def measure(stage: Stage, runners: Sequence[Runner], loads: Sequence[Load], size: Size, say: Say) -> Measured:
+    """Load each in turn, round by round, so that a noisy minute falls on all of them."""
+    found = Measured()
+    direct = Door(stage.host_ports[0])
+    turn = 0
+    for load in loads:
+        for runner in runners:
+            _window(
+                stage, runner, runner.door, load, CONNECTIONS[-1], size.warm_seconds, turn := turn + _TURNS_A_WINDOW
+            )
+    for number in range(size.rounds):
+        for load in loads:
+            for connections in CONNECTIONS:
+                # Whoever comes first has the coldest core; each does once.
+                order = [None, *runners]
+                for whose in order[number % len(order) :] + order[: number % len(order)]:
+                    turn += _TURNS_A_WINDOW
+                    door = whose.door if whose else direct
+                    sample = _window(stage, whose, door, load, connections, size.seconds, turn)
+                    name = whose.contender.name if whose else DIRECT
+                    found.samples.setdefault((name, load, connections), []).append(sample)
+        say(f"round {number + 1} of {size.rounds}")
+    for runner in runners:
+        found.memory_bytes[runner.contender.name] = runner.server.memory_bytes()
+        for load in loads:
+            check(runner.contender.name, runner.door, load, turn)
+    return found
+
+
+def _window(
+    stage: Stage, runner: Runner | None, door: Door, load: Load, connections: int, seconds: float, turn: int
+) -> Sample:
+    name = runner.contender.name if runner else DIRECT
+    if runner:
+        runner.server.forget_output()
+    cpu, redis = runner.server.cpu_seconds() if runner else 0.0, stage.redis_cpu_seconds()
+    window = stage.generator.run(door, load, connections, seconds, turn)
+    redis = stage.redis_cpu_seconds() - redis
+    cpu = (runner.server.cpu_seconds() if runner else 0.0) - cpu
+    believe(name, load, connections, window)
+    per = 1e6 / window.requests
+    return Sample(cpu * per, redis * per, window.requests / window.seconds, window.p50_us, window.p99_us,
+                  cpu / window.seconds)  # fmt: skip
