@@ -270,7 +270,8 @@ class Exchange:
         """The answer's head is with the client: let it see that the rest is missing, in its API's own form."""
         assert self._head is not None
         ends = False
-        if self._head.is_stream:
+        # Words of ours would fill up a promised length, and the answer would look whole.
+        if self._head.is_stream and self._head.content_length is None:
             timed_out = failure is Failure.SILENT
             said = faults.TIMED_OUT if timed_out else SAID[failure]
             words, ends = self._call.api.broken_part(said, timed_out, self._last_part)

@@ -6,9 +6,10 @@ from random import Random
 
 import pytest
 
-from tests.dataplane_e2e.stage import Fleet
+from tests.dataplane_e2e.stage import Fleet, chat_body
 from tests.endurance.client import Client, Pieces
 from tests.endurance.exchange import Route, Run, Runs, draw
+from tests.fakes.answers import SSE, Answer
 from tests.fakes.data_plane import DataPlane
 
 CONCURRENT = 200
@@ -35,6 +36,17 @@ def test_all_bytes_arrive_as_they_left(plane: DataPlane, fleet: Fleet, route: Ro
     different = {run.arrived for run in runs.open.values() if run.request}
     assert len(different) > CONCURRENT / 2
     assert max(host.peak for host in deployed.hosts) > 1
+
+
+@pytest.mark.parametrize("ending", ["cut", "reset"])
+def test_an_error_of_ours_never_fills_up_a_length(plane: DataPlane, fleet: Fleet, ending: str) -> None:
+    """An event stream of known length that its host breaks off stays too short."""
+    deployed = fleet.deploy(1)
+    deployed.hosts[0].answer = Answer(body=[b"data: 1\n\n", 0.05], headers=SSE, framing="length", ending=ending)
+    with plane.client() as client:
+        head = client.ask(deployed.chat, chat_body("x", stream=True)).read_head()
+        assert client.rest() == b"data: 1\n\n"
+        assert head.header("content-length") == "10"
 
 
 async def _exchange_all(port: int, runs: list[Run], dice: Random) -> list[str]:
