@@ -13,6 +13,7 @@ COPY requirements/build.lock requirements/${PART}.lock requirements/
 RUN pip install --no-cache-dir --disable-pip-version-check --only-binary :all: --require-hashes \
     -r requirements/build.lock -r requirements/${PART}.lock
 COPY pyproject.toml README.md LICENSE NOTICE ./
+COPY access access
 COPY contract contract
 COPY controlplane controlplane
 COPY dataplane dataplane

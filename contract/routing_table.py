@@ -9,8 +9,13 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-FORMAT = 1
-"""Number of the document's layout. A worker refuses a table of another format and keeps what it has."""
+from contract.principals import Principal
+
+FORMAT = 2
+"""Number of the document's layout. A worker refuses a table of a later format and keeps what it has: one that passed
+over a tenant or a host's credential would do what its table forbids."""
+READABLE = (1, 2)
+"""Earlier layouts lack members only, each with a default: a worker may be newer than the control plane."""
 
 
 class Strategy(StrEnum):
@@ -46,6 +51,8 @@ class Variant(Struct, frozen=True):
     concurrency_threshold: Annotated[int, Meta(ge=1, le=1024)] | None = None
     ping_path: str = "/ping"
     model_name: str = ""
+    host_authorization: bytes = b""
+    """Sealed value of the Authorization header that the hosts are sent; empty: none."""
 
 
 class Endpoint(Struct, frozen=True):
@@ -57,6 +64,8 @@ class Endpoint(Struct, frozen=True):
     created: int
     """Epoch seconds, for the model list."""
     variants: tuple[Variant, ...]
+    tenant: str = ""
+    """Whose it is; empty: the installation's."""
 
 
 class RoutingTable(Struct, frozen=True):
@@ -69,6 +78,8 @@ class RoutingTable(Struct, frozen=True):
     account_id: str
     region: str
     endpoints: tuple[Endpoint, ...] = ()
+    principals: tuple[Principal, ...] = ()
+    """Empty with AUTH off. Secrets are sealed or hashed, as in the database."""
     format: int = FORMAT
 
 
@@ -90,7 +101,7 @@ def decode(data: bytes) -> RoutingTable:
     """Return the table in ``data``. Raises UnreadableTable for damage and for any other format."""
     try:
         found = _format_decoder.decode(data).get("format")
-        if found != FORMAT:
+        if found not in READABLE:
             raise UnreadableTable(f"routing table format {found!r}, this build reads {FORMAT}")
         return _decoder.decode(data)
     except msgspec.MsgspecError as error:

@@ -40,6 +40,13 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("REGION", "us-east-1", "name", "appears in ARNs", pattern=r"[a-z]{2}(-[a-z]+)+-\d"),
     Setting("AUTH", "off", "on, off", "off is accepted only on loopback", choices=("on", "off")),
     Setting(
+        "SECRET_KEY",
+        "",
+        "base64",
+        "seals secrets in Postgres and in the routing table; 32 bytes, or several by commas: the first seals, all open",
+    ),
+    Setting("SECRET_KEY_FILE", "", "path", "the same from a file, which a process list does not show"),
+    Setting(
         "LEASE_SECONDS",
         "10",
         "s",
@@ -127,6 +134,8 @@ class Settings:
     account_id: str = "000000000000"
     region: str = "us-east-1"
     auth: str = "off"
+    secret_key: str = field(default="", repr=False)
+    secret_key_file: str = ""
     lease_seconds: float = 10.0
     resync_seconds: float = 5.0
     eject_seconds: float = 10.0

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("contract", "controlplane", "dataplane", "simulator", "warmroute", "migrations")
+PACKAGES = ("access", "contract", "controlplane", "dataplane", "simulator", "warmroute", "migrations")
 BESIDE = ("benchmarks",)
 """Runs the packages, is no part of them."""
 FUNCTION_LINES_MAX = 70
@@ -120,10 +120,16 @@ def test_the_contract_stands_on_nothing() -> None:
     assert strangers(room("contract"), allowed=("contract", "msgspec")) == []
 
 
-def test_the_planes_meet_in_the_contract_only() -> None:
+def test_access_is_decided_without_looking_around() -> None:
+    """Whether a caller may in must follow from its bytes, the principals and the time, or no test can show it."""
+    assert strangers(room("access"), allowed=("access", "contract", "cryptography", "msgspec")) == []
+    assert breaches(room("access"), never=IMPURE) == []
+
+
+def test_the_planes_meet_in_the_contract_and_in_access_only() -> None:
     """A worker that could reach into the control plane would soon need its database, and its release."""
-    assert strangers(room("dataplane"), allowed=("contract", "dataplane", *THIRD_PARTY["dataplane"])) == []
-    allowed = ("contract", "controlplane", "migrations.runner", *THIRD_PARTY["controlplane"])
+    assert strangers(room("dataplane"), allowed=("access", "contract", "dataplane", *THIRD_PARTY["dataplane"])) == []
+    allowed = ("access", "contract", "controlplane", "migrations.runner", *THIRD_PARTY["controlplane"])
     assert strangers(room("controlplane"), allowed=allowed) == []
 
 
@@ -319,7 +325,7 @@ def test_parts_speak_by_logs_and_answers(call: str) -> None:
     """A print in a worker lands between two lines of its access log."""
     found = [
         module.at(node.lineno)
-        for module in room("contract", "controlplane", "dataplane")
+        for module in room("access", "contract", "controlplane", "dataplane")
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == call
     ]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("contract", "controlplane", "dataplane", "simulator", "warmroute", "migrations")
+PACKAGES = ("access", "contract", "controlplane", "dataplane", "simulator", "warmroute", "migrations")
 
 ELSEWHERE = {
     "controlplane/operations/context.py": ("types only", "tests/controlplane/operations"),

@@ -21,10 +21,10 @@ from warmroute.cli import build_parser
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-OWN = ("contract", "controlplane", "dataplane", "migrations", "simulator", "warmroute")
+OWN = ("access", "contract", "controlplane", "dataplane", "migrations", "simulator", "warmroute")
 PARTS = {
-    "controlplane": ("contract", "controlplane", "migrations"),
-    "dataplane": ("contract", "dataplane"),
+    "controlplane": ("access", "contract", "controlplane", "migrations"),
+    "dataplane": ("access", "contract", "dataplane"),
     "host": ("contract", "simulator"),
 }
 
