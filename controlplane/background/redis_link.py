@@ -1,15 +1,18 @@
 """The control plane's connection to Redis, one server or a cluster, and the two scripts it runs there."""
 
 import asyncio
-from collections.abc import Awaitable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any, cast
 
 from redis.asyncio import Redis, RedisCluster
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import MovedError, RedisClusterException, ResponseError
 
 from contract import redis_keys
 
-_SECONDS = 2.0
-"""For a connection and for an answer."""
+_LIMITS: dict[str, Any] = {"socket_timeout": 2.0, "socket_connect_timeout": 2.0}
+"""Seconds, for an answer and for a connection."""
 
 PUBLISH = """
 -- Make Redis hold this routing table unless it holds the same or a newer one of the same epoch; wake the workers.
@@ -51,9 +54,9 @@ class RedisLink:
 
     async def held(self) -> tuple[str, int] | None:
         """Return epoch and generation of the table that Redis holds."""
-        client = await self._connected()
-        fields = await cast("Awaitable[list[bytes | None]]", client.hmget(redis_keys.ROUTES, ["epoch", "generation"]))
-        epoch, generation = fields
+        async with self._connected() as client:
+            reading = client.hmget(redis_keys.ROUTES, ["epoch", "generation"])
+            epoch, generation = await cast("Awaitable[list[bytes | None]]", reading)
         return (epoch.decode(), int(generation)) if epoch is not None and generation is not None else None
 
     async def publish(self, epoch: str, generation: int, table: bytes) -> bool:
@@ -73,23 +76,55 @@ class RedisLink:
             await self._client.aclose()
 
     async def _script(self, script: str, *arguments: Any, keys: int) -> Any:
-        client = await self._connected()
-        return await client.eval(script, keys, *arguments)
+        async with self._connected() as client:
+            return await client.eval(script, keys, *arguments)
 
-    async def _connected(self) -> Redis | RedisCluster:
+    @contextlib.asynccontextmanager
+    async def _connected(self) -> AsyncIterator[Redis | RedisCluster]:
+        client = None
+        try:
+            client = await self._any_client()
+            yield client
+        except (RedisClusterException, IndexError) as error:
+            # What redis-py raises, and is no RedisError, when no node of a cluster is reachable, none serves the slot,
+            # or one that was asked knows of none. All that is known of its nodes may be out of date.
+            self._forget(client)
+            raise RedisConnectionError(f"no node of the cluster serves the routes ({error})") from error
+        except MovedError:
+            # Taken for one server, it is a cluster that hid it when it was asked.
+            self._forget(client)
+            raise
+        finally:
+            if client is not None and client is not self._client:
+                await client.aclose()
+
+    async def _any_client(self) -> Redis | RedisCluster:
         async with self._connecting:
             if self._client is None:
-                self._client = await self._connect()
+                self._client = await _connect(self._url)
             return self._client
 
-    async def _connect(self) -> Redis | RedisCluster:
-        single = Redis.from_url(self._url, socket_timeout=_SECONDS, socket_connect_timeout=_SECONDS)
-        try:
-            clustered = (await single.info("cluster")).get("cluster_enabled")
-        except BaseException:
-            await single.aclose()
-            raise
-        if not clustered:
-            return single
+    def _forget(self, client: Redis | RedisCluster | None) -> None:
+        """Let the next call ask the URL's host anew."""
+        if client is self._client:
+            self._client = None
+
+
+async def _connect(url: str) -> Redis | RedisCluster:
+    single = Redis.from_url(url, **_LIMITS)
+    try:
+        await single.execute_command("CLUSTER SLOTS")  # type: ignore[no-untyped-call]
+    except ResponseError:
+        # Not a cluster, or one that hides it (a proxy in front, an ACL): one server does everything.
+        return single
+    except BaseException:
         await single.aclose()
-        return RedisCluster.from_url(self._url, socket_timeout=_SECONDS, socket_connect_timeout=_SECONDS)
+        raise
+    await single.aclose()
+    # Only the slot of the routes matters here; others may be without a node.
+    cluster = RedisCluster.from_url(url, require_full_coverage=False, **_LIMITS)
+    try:
+        return await cluster.initialize()
+    except BaseException:
+        await cluster.aclose()
+        raise

@@ -14,7 +14,7 @@ from redis.asyncio import Connection, ConnectionPool, Redis, RedisCluster
 from redis.asyncio.client import PubSub
 from redis.asyncio.connection import parse_url
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisClusterException, ResponseError
+from redis.exceptions import MovedError, RedisClusterException, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 _LIMITS: dict[str, Any] = {"socket_timeout": 2.0, "socket_connect_timeout": 2.0, "health_check_interval": 10}
@@ -56,20 +56,38 @@ class RedisClient:
 
     @contextlib.asynccontextmanager
     async def _connected(self) -> AsyncIterator[Redis | RedisCluster]:
+        client = None
         try:
-            async with self._finding_out:
-                if self._client is None:
-                    self._client = await _find_out(self._url)
-            yield self._client
-        except RedisClusterException as error:
-            # No RedisError, unlike everything else of the kind: no node is reachable, or none serves the slot.
-            await self.aclose()
-            raise RedisConnectionError(str(error)) from error
+            client = await self._any_client()
+            yield client
+        except (RedisClusterException, IndexError) as error:
+            # What redis-py raises, and is no RedisError, when no node of a cluster is reachable, none serves the slot,
+            # or one that was asked knows of none. All that is known of its nodes may be out of date.
+            self._forget(client)
+            raise RedisConnectionError(f"no node of the cluster serves the routes ({error})") from error
+        except MovedError:
+            # Taken for one server, it is a cluster that hid it when it was asked.
+            self._forget(client)
+            raise
         except (RedisConnectionError, RedisTimeoutError, OSError, asyncio.CancelledError):
             # Other connections may be as dead as this one, and the slot may be another node's by now: the next call
             # opens a new connection, and asks the nodes of a cluster anew.
             await self.aclose()
             raise
+        finally:
+            if client is not None and client is not self._client:
+                await client.aclose()
+
+    async def _any_client(self) -> Redis | RedisCluster:
+        async with self._finding_out:
+            if self._client is None:
+                self._client = await _find_out(self._url)
+            return self._client
+
+    def _forget(self, client: Redis | RedisCluster | None) -> None:
+        """Let the next call ask the URL's host anew."""
+        if client is self._client:
+            self._client = None
 
     def _on_one_node(self, cluster: RedisCluster) -> Redis:
         node = random.choice(cluster.get_nodes())  # noqa: S311 - another one each time a node was dead

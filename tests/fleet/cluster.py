@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,20 @@ from warmroute.embedded.valkey import Valkey
 NODE_TIMEOUT_MS = 1_000
 """A primary is given up after this; its replica takes over within about as long again."""
 PRIMARIES = 3
+
+
+def cluster_of_one(private_redis: Callable[..., PrivateServer]) -> PrivateServer:
+    """Start a cluster of one node that serves every slot."""
+    server = private_redis("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+    serve_all_slots(server)
+    return server
+
+
+def serve_all_slots(server: PrivateServer) -> None:
+    """Let the only node of a cluster serve every slot, and wait until it does."""
+    with redis.Redis.from_url(server.url) as client:
+        client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, SLOTS - 1)
+        wait_until(lambda: b"cluster_state:ok" in client.execute_command("CLUSTER", "INFO"))
 
 
 class Node:

@@ -5,10 +5,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from redis.exceptions import RedisError
 
 from contract import redis_keys
 from contract.routing_table import encode
 from controlplane.background.redis_link import RedisLink
+from dataplane.state.redis_client import RedisClient
 from tests.dataplane_e2e.stage import Deployed, Fleet, Stage, chat_body, invoke, prefix
 from tests.fakes.data_plane import DataPlane
 from tests.fakes.model_host import HostThread
@@ -101,6 +103,33 @@ def test_routes_and_reports_cross_a_cluster(
     for plane in planes:
         with plane.client() as client:
             assert client.request(deployed.invocations, b"x").status == 400
+
+
+def test_a_cluster_that_hid_it_at_first_is_found_out(cluster: Cluster, hosts_thread: HostThread) -> None:
+    """By what a node says of a key that it does not have, in the control plane and in the data plane."""
+    asked = next(node for node in cluster.primaries if node is not cluster.primary_of(redis_keys.ROUTES))
+    for node in cluster.nodes:
+        node.command("ACL SETUSER", "shy", "on", ">secret", "~*", "&*", "+@all", "-cluster")
+    url = asked.server.url.replace("redis://", "redis://shy:secret@")
+
+    async def ask() -> None:
+        link, client = RedisLink(url), RedisClient(url)
+        calls = (link.held, lambda: client.hmget(redis_keys.ROUTES, ["epoch"]))
+        for call in calls:
+            with pytest.raises(RedisError):
+                await call()
+        for node in cluster.nodes:
+            node.command("ACL SETUSER", "shy", "+cluster")
+        for call in calls:
+            await call()
+        await link.close()
+        await client.aclose()
+
+    try:
+        asyncio.run_coroutine_threadsafe(ask(), hosts_thread.loop).result(20)
+    finally:
+        for node in cluster.nodes:
+            node.command("ACL DELUSER", "shy")
 
 
 def test_a_slot_on_its_way_to_another_node_loses_no_request(

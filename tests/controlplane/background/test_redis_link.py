@@ -1,18 +1,23 @@
 """The link to Redis: late, lost, and a cluster."""
 
 import asyncio
+import contextlib
 import gc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import redis as redis_library
+from redis.asyncio import RedisCluster
 from redis.exceptions import RedisError
 
 from contract import redis_keys
 from controlplane.background.redis_link import RedisLink
 from tests.controlplane.stage import report
-from tests.waiting import free_port
+from tests.fleet.cluster import cluster_of_one, serve_all_slots
+from tests.services import PrivateServer
+from tests.waiting import free_port, wait_until_async
 
 
 async def test_workers_past_their_lease_are_forgotten(redis: redis_library.Redis, redis_url: str) -> None:
@@ -60,12 +65,53 @@ async def test_those_who_use_it_first_at_once_share_one_client(redis: redis_libr
     gc.collect()
 
 
-async def test_a_cluster_is_found_out(private_redis: Callable[..., Any]) -> None:
-    server = private_redis("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+async def test_a_cluster_is_found_out_also_where_info_is_forbidden(private_redis: Callable[..., Any]) -> None:
+    server = cluster_of_one(private_redis)
     with redis_library.Redis.from_url(server.url) as client:
-        client.execute_command("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+        client.execute_command("ACL", "SETUSER", "default", "-info", "-cluster|info")
     link = RedisLink(server.url)
     assert await link.publish("e", 3, b"table")
     assert await link.held() == ("e", 3)
     assert await link.workers() == {}
+    assert isinstance(link._client, RedisCluster)
     await link.close()
+
+
+async def test_one_server_that_forbids_cluster_commands_is_one_server(private_redis: Callable[..., Any]) -> None:
+    server = private_redis()
+    with redis_library.Redis.from_url(server.url) as client:
+        client.execute_command("ACL", "SETUSER", "default", "-cluster", "-info")
+    link = RedisLink(server.url)
+    assert await link.publish("e", 3, b"table")
+    assert await link.held() == ("e", 3)
+    await link.close()
+
+
+async def test_a_cluster_is_an_error_until_it_serves_and_while_it_is_away(
+    private_redis: Callable[..., PrivateServer],
+) -> None:
+    """Of the kinds that everybody catches, unlike what redis-py raises then."""
+    server = private_redis("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+    link = RedisLink(server.url)
+    await fails(link)
+    serve_all_slots(server)
+    assert await link.held() is None
+    assert await link.workers() == {}
+    server.kill()
+    await fails(link)
+    server.start()
+    await wait_until_async(partial(answers, link))
+    await link.close()
+    gc.collect()
+
+
+async def fails(link: RedisLink) -> None:
+    for call in (link.held, link.workers) * 2:
+        with pytest.raises((RedisError, OSError)):
+            await call()
+
+
+async def answers(link: RedisLink) -> bool:
+    with contextlib.suppress(RedisError, OSError):
+        return await link.workers() == {}
+    return False

@@ -31,6 +31,7 @@ from tests.controlplane.stage import (
 )
 from tests.fakes.answers import Answer
 from tests.fakes.model_host import Hosts
+from tests.fleet.cluster import cluster_of_one
 from tests.waiting import wait_until_async
 
 SICK = Answer(status=503)
@@ -262,10 +263,11 @@ async def test_traffic_is_led_away_from_a_variant_whose_hosts_are_dead(
     assert counts(await wait_for(call, "e", "InService")) == (0.0, 0.0, 0, 1)
 
 
+@pytest.mark.parametrize("kind", ["server", "cluster"])
 async def test_while_redis_is_away_nothing_is_lost_and_its_return_ends_the_wait(
-    call: Call, hosts: Hosts, database: Database, limits: Limits, private_redis: Callable[..., Any]
+    call: Call, hosts: Hosts, database: Database, limits: Limits, private_redis: Callable[..., Any], kind: str
 ) -> None:
-    server = private_redis()
+    server = private_redis() if kind == "server" else cluster_of_one(private_redis)
     replica = Replica(database, server.url, limits)
     driver = Driver([replica.settle, replica.prober, replica.publish], database.listen)
     running = asyncio.create_task(driver.run())
@@ -276,6 +278,7 @@ async def test_while_redis_is_away_nothing_is_lost_and_its_return_ends_the_wait(
         await create_config(call, "c2", {"RoutingConfig": {"RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"}})
         await call("UpdateEndpoint", EndpointName="e", EndpointConfigName="c2")
         await wait_until_async(lambda: driver.states["publish_routes"].failing_for is not None)
+        assert driver.states["publish_routes"].is_outage
         assert await status_of(call, "e") == "Updating"
         assert driver.states["settle_endpoints"].failing_for is None
         server.start()

@@ -11,8 +11,9 @@ from redis.exceptions import RedisError
 
 from dataplane.state import redis_client
 from dataplane.state.redis_client import RedisClient
+from tests.fleet.cluster import cluster_of_one, serve_all_slots
 from tests.services import PrivateServer
-from tests.waiting import free_port, wait_until, wait_until_async
+from tests.waiting import free_port, wait_until_async
 
 KEY = "warmroute:{routes}:test"
 CHANNEL = "warmroute:{routes}:channel"
@@ -34,11 +35,7 @@ def server(private_redis: Callable[..., PrivateServer]) -> PrivateServer:
 
 @pytest.fixture
 def cluster(private_redis: Callable[..., PrivateServer]) -> PrivateServer:
-    server = private_redis("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
-    with redis.Redis.from_url(server.url) as plain:
-        plain.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16_383)
-        wait_until(lambda: b"cluster_state:ok" in plain.execute_command("CLUSTER", "INFO"))
-    return server
+    return cluster_of_one(private_redis)
 
 
 def plain(server: PrivateServer) -> redis.Redis:
@@ -84,6 +81,20 @@ async def test_a_server_that_is_away_is_found_when_it_is_back(server: PrivateSer
 
             await wait_until_async(lambda: answers(client), 5.0)  # type: ignore[arg-type, return-value]
             server.kill()
+
+
+async def test_a_cluster_is_an_error_until_it_serves(private_redis: Callable[..., PrivateServer]) -> None:
+    """A node that was only just added or was reset knows of no other: not even redis-py expects that."""
+    server = private_redis("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+    async with client_of(server.url) as client:
+        for _ in range(2):
+            with pytest.raises(RedisError):
+                await client.hmget(KEY, ["a"])
+            with pytest.raises(RedisError):
+                async with client.pubsub() as channel:
+                    await channel.subscribe(CHANNEL)
+        serve_all_slots(server)
+        assert await client.hmget(KEY, ["a"]) == [None]
 
 
 async def test_a_call_that_is_given_up_leaves_no_answer_behind(server: PrivateServer) -> None:
