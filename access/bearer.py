@@ -7,8 +7,9 @@ no region, so a token made by the stock generator says the same anywhere. Pure f
 import base64
 import binascii
 import hashlib
-from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
+
+from msgspec import Struct
 
 from access.refusals import Denial, Refusal, unrecognized
 from access.sigv4 import ALGORITHM, SKEW_SECONDS, Scope, canonical_query, canonical_request, read_scope, read_time
@@ -33,8 +34,7 @@ _UNSIGNED = (b"X-Amz-Signature", b"Version")
 """The generator appends the version after it has signed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(Struct, frozen=True):
     """A token, read: everything but its signature is as the rules want it, apart from region and time."""
 
     scope: Scope
@@ -97,4 +97,4 @@ def _pairs(token: bytes) -> dict[bytes, bytes]:
 
 
 def _bad(why: str) -> Refusal:
-    return Refusal(Denial.UNRECOGNIZED, f"The bearer token {why}.")
+    return Refusal(Denial.SIGNATURE, f"The bearer token {why}.")

@@ -8,9 +8,10 @@ import hashlib
 import hmac
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import quote_from_bytes
+
+from msgspec import Struct
 
 from access.refusals import Denial, Refusal, mismatch
 
@@ -27,8 +28,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 """Names in lower case, values as received, repetitions kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """What a credential is good for: ``key id/date/region/service/aws4_request``."""
 
     key_id: str
@@ -41,8 +41,7 @@ class Scope:
         return f"{self.date}/{self.region}/{self.service}/{TERMINATOR}".encode()
 
 
-@dataclass(frozen=True, slots=True)
-class Authorization:
+class Authorization(Struct, frozen=True):
     """An Authorization header, read."""
 
     scope: Scope

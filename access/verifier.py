@@ -1,14 +1,18 @@
 """Says which principal a request comes from. Holds the principals of the moment, and signing keys of the day.
 
-What changes here: the principals, swapped whole by ``apply``, and the cache of signing keys, which verifying fills. A
-cached key is found by the sealed secret that it was made of, so a changed secret never meets an old key.
+What changes here: the principals, swapped whole by ``apply``, and two bounded caches, which verifying fills. A signing
+key is found by the sealed secret that it was made of, so a changed secret never meets an old key; of bearer tokens,
+which are sent again for hours, those whose signature was right are known until the principals change.
 """
 
 import hmac
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import TypeVar
+
+from msgspec import Struct
 
 from access import bearer, credentials, sigv4
+from access.bearer import Token
 from access.refusals import MISSING as MISSING_SAID
 from access.refusals import Denial, Refusal, mismatch, unrecognized
 from access.sealing import Sealing, Unsealable
@@ -16,13 +20,14 @@ from access.sigv4 import Authorization, Headers, Scope
 from contract.principals import Kind, Principal
 
 CACHE_MAX = 4_096
-"""Signing keys; a key takes some 300 bytes."""
+"""Signing keys, and as many tokens: some 300 bytes and some 1,500 each."""
+_Known = TypeVar("_Known")
+_Kept = TypeVar("_Kept")
 _BEARER = b"bearer"
 _SIGNED = sigv4.ALGORITHM.lower()
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """Who a request says it is from. A bearer token has proved it already; a signature does with the body."""
 
     principal: Principal
@@ -43,6 +48,7 @@ class Verifier:
         self._sealing = sealing
         self._principals: dict[str, Principal] = {}
         self._keys: dict[tuple[bytes, str], bytes] = {}
+        self._tokens: dict[bytes, Token] = {}
         self.unsealable: set[str] = set()
         """Access keys in use whose secret does not open under this installation's key: a fault for the operator."""
 
@@ -51,6 +57,7 @@ class Verifier:
         self._principals = {principal.id: principal for principal in principals if principal.enabled}
         kept = {principal.secret for principal in self._principals.values()}
         self._keys = {known: key for known, key in self._keys.items() if known[0] in kept}
+        self._tokens = {}
         self.unsealable = set()
 
     def verify(self, method: bytes, target: bytes, headers: Headers, body: bytes, now: float) -> Principal:
@@ -96,18 +103,24 @@ class Verifier:
         if len(token) > bearer.TOKEN_BYTES_MAX:
             raise unrecognized()
         if token.startswith(bearer.PREFIX):
-            read = bearer.read_token(token)
-            sigv4.check_scope(read.scope, read.timestamp, self._region)
-            bearer.check_life(read, now)
-            principal = self._principal(read.scope.key_id, Kind.ACCESS_KEY)
-            self._check(principal, read.scope, read.timestamp, read.canonical, read.signature)
-            return principal
+            return self._token_principal(token, now)
         identity = credentials.api_key_id(token)
         if identity is None:
             raise unrecognized()
         principal = self._principal(identity, Kind.API_KEY)
         if not hmac.compare_digest(credentials.digest(token), principal.secret):
             raise unrecognized()
+        return principal
+
+    def _token_principal(self, token: bytes, now: float) -> Principal:
+        known = self._tokens.get(token)
+        read = known or bearer.read_token(token)
+        sigv4.check_scope(read.scope, read.timestamp, self._region)
+        bearer.check_life(read, now)
+        principal = self._principal(read.scope.key_id, Kind.ACCESS_KEY)
+        if known is None:
+            self._check(principal, read.scope, read.timestamp, read.canonical, read.signature)
+            _keep(self._tokens, token, read)
         return principal
 
     def _principal(self, identity: str, kind: Kind) -> Principal:
@@ -132,10 +145,15 @@ class Verifier:
                 # To the caller it is a key that is not known here.
                 self.unsealable.add(principal.id)
                 raise unrecognized() from None
-            if len(self._keys) >= CACHE_MAX:
-                del self._keys[next(iter(self._keys))]
-            self._keys[known] = key
+            _keep(self._keys, known, key)
         return key
+
+
+def _keep(cache: dict[_Known, _Kept], known: _Known, kept: _Kept) -> None:
+    """Put into a cache that drops its oldest entry when it is full."""
+    if len(cache) >= CACHE_MAX:
+        del cache[next(iter(cache))]
+    cache[known] = kept
 
 
 def _authorization(headers: Headers) -> bytes:

@@ -113,7 +113,7 @@ def test_any_altered_character_of_an_api_key_fails(at: int, letter: str) -> None
         (bearing(b"caf\xe9"), Denial.UNRECOGNIZED),
         (bearing("“quoted”"), Denial.UNRECOGNIZED),
         (bearing("x" * 100_000), Denial.UNRECOGNIZED),
-        (bearing("sagemaker-api-key-"), Denial.UNRECOGNIZED),
+        (bearing("sagemaker-api-key-"), Denial.SIGNATURE),
         (bearing("sagemaker-api-key-" + "A" * 100_000), Denial.UNRECOGNIZED),
         (signed().with_header(b"x-amz-date", None), Denial.INCOMPLETE),
         (signed(token="session"), Denial.UNRECOGNIZED),
@@ -184,6 +184,25 @@ def test_a_secret_is_opened_once_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(opened) == 3, "another seal of the same secret"
 
 
+def test_a_known_token_still_ends_with_its_time_and_with_its_key() -> None:
+    found = verifier(access_key())
+    request = bearing(bearer_token(KEY.id, KEY.secret, expires=900))
+    assert check(found, request)
+    assert check(found, request, NOW + 899)
+    assert denied(found, request, NOW + 900) is Denial.EXPIRED
+    found.apply([access_key(tenant="moved")])
+    assert check(found, request).tenant == "moved"
+    found.apply([Principal(KEY.id, Kind.ACCESS_KEY, Role.INVOKE, SEALING.seal("another"))])
+    assert denied(found, request) is Denial.SIGNATURE
+
+
+def test_a_token_with_a_wrong_signature_is_not_remembered() -> None:
+    found = verifier(access_key())
+    for _ in range(2):
+        assert denied(found, bearing(bearer_token(KEY.id, OTHER.secret))) is Denial.SIGNATURE
+    assert found._tokens == {}
+
+
 def test_the_cache_of_keys_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CACHE_MAX", 2)
     found = verifier(access_key(), access_key(OTHER))
@@ -192,3 +211,6 @@ def test_the_cache_of_keys_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         check(found, signed(moment=moment), moment)
         check(found, sign(OTHER.id, OTHER.secret, URL, moment=moment), moment)
     assert len(found._keys) == 2
+    for seconds in range(1, 5):
+        check(found, bearing(bearer_token(KEY.id, KEY.secret, expires=seconds)))
+    assert len(found._tokens) == 2
