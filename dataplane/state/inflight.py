@@ -221,7 +221,8 @@ class InFlight:
             if node is not place and ledger.sent is None:
                 self._place(ledger, node)
                 ledger.restate = True
-                node.plan(ledger)
+                # Also with nothing held: its keys may have come along with what a lost call did not take back.
+                node.send(ledger)
 
     def state_changed(self) -> None:
         state = self.state

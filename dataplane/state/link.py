@@ -133,16 +133,14 @@ class Link:
         self.trouble = ""
         self._owner.topology(self, slots)
         ledgers = list(self._owner.ledgers_of(self))
+        if not (self._on_trial and ledgers):
+            self._on_trial = False
+            self._change_state(State.UP)
         for ledger in ledgers:
-            ledger.restate = True
-        if self._on_trial and ledgers:
-            for ledger in ledgers:
+            if ledger.sent is None:
+                # Also with nothing held: the node may still count what this worker held when the connection was lost.
+                ledger.restate = True
                 self.send(ledger)
-            return
-        self._on_trial = False
-        self._change_state(State.UP)
-        for ledger in ledgers:
-            self.plan(ledger)
 
     # --- calls -------------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,15 @@ from dataplane.state import store as real_store
 from dataplane.state.inflight import InFlight
 from dataplane.state.link import BACKOFF_SECONDS, GIVE_UP_SECONDS, State
 from tests.dataplane.state.script import Store
-from tests.dataplane.state.virtual import BUDGET_SECONDS, LEASE_SECONDS, Observer, VirtualLoop, Worker, virtual_loop
+from tests.dataplane.state.virtual import (
+    BUDGET_SECONDS,
+    LEASE_SECONDS,
+    Observer,
+    VirtualLoop,
+    Wire,
+    Worker,
+    virtual_loop,
+)
 from tests.services import PrivateServer
 from tests.waiting import wait_until_async
 
@@ -231,6 +239,34 @@ def test_reconnecting_backs_off_and_then_restates(worker: Worker) -> None:
     mend(worker)
     assert worker.in_flight.state is State.UP
     assert worker.store.load == {2: 1}
+
+
+def test_a_release_that_was_lost_is_made_good_at_once_after_reconnecting(worker: Worker) -> None:
+    """Nothing is held any more, and yet there is something to say; not only with the next renewal."""
+    worker.count(1)
+    worker.loop.settle()
+    worker.deliver()
+    worker.release(0)
+    worker.loop.settle()
+    worker.wire.lose()
+    assert worker.store.load == {1: 1}
+    mend(worker)
+    assert worker.store.load == {}
+    worker.loop.settle()
+    assert not worker.wire.calls, "once is enough"
+
+
+def test_a_worker_that_holds_nothing_restates_at_once_where_its_slot_has_moved(loop: VirtualLoop, store: Store) -> None:
+    worker = known(Worker(loop, store))
+    target = Wire(loop, "the target")
+    worker.wire.nodes = {"target:1": target, "source:1": worker.wire}
+    (link,) = worker.in_flight._links.values()
+    for _ in range(2):
+        loop.call_soon(worker.in_flight.topology, link, [[0, 16_383, [b"target", 1]]])
+        loop.settle()
+    worker.deliver(target)
+    assert store.shares == {worker.name: {}}
+    assert not worker.wire.calls
 
 
 def test_each_change_of_state_is_told_and_logged_once(worker: Worker, caplog: pytest.LogCaptureFixture) -> None:

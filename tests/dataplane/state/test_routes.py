@@ -5,11 +5,12 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 import redis
 
 from contract import redis_keys
-from contract.routing_table import Endpoint, Instance, RoutingTable, Strategy, Variant, decode, encode
+from contract.routing_table import FORMAT, Endpoint, Instance, RoutingTable, Strategy, Variant, decode, encode
 from dataplane.routing.routes import Routes
 from dataplane.state.redis_client import RedisClient
 from dataplane.state.routes import FILE, RouteWatcher
@@ -157,7 +158,7 @@ async def test_a_table_of_another_database_is_taken(publisher: Publisher) -> Non
     "data",
     [
         b"no msgpack",
-        encode(table(2)).replace(b"\xa6format\x01", b"\xa6format\x02"),
+        encode(msgspec.structs.replace(table(2), format=FORMAT + 1)),
         encode(table(2, names=("a",), url="http://h:99999")),
         encode(table(2, names=("a",), url="http://[::1")),
     ],
