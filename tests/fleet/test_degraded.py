@@ -1,29 +1,26 @@
 """Redis frozen, refusing, silent or slow: requests go on, at home and at once, and are exact when it is back."""
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from redis import Redis
 
-from tests.dataplane_e2e.stage import Deployed, Fleet, Stage, asking, chat_body, homes, prefix
-from tests.fakes.answers import Gate, sse
+from tests.dataplane_e2e.stage import Fleet, Stage, homes
 from tests.fakes.data_plane import DataPlane
 from tests.fakes.model_host import HostThread
+from tests.fleet.freeze import ADDED_SECONDS, PREFIXES, about_redis, freeze, strays, streaming
 from tests.fleet.link import Link
-from tests.fleet.load import Load, Result, Shot, p95
-from tests.fleet.stage import LEASE_SECONDS, SETTINGS, counted, degraded, expect_exact, held, wait_true, working
+from tests.fleet.load import Load, Shot, p95
+from tests.fleet.stage import LEASE_SECONDS, SETTINGS, counted, degraded, expect_exact, held, working
 from tests.services import PrivateServer
 from tests.waiting import wait_until
 
 FROZEN_SECONDS = 4.0
-ADDED_SECONDS = 0.05
 USUAL_SECONDS = 0.05
 """What is usual at least, on a machine that other tests share."""
 BACK_SECONDS = LEASE_SECONDS + 0.5
 """Within a lease, and half a second for the same reason."""
-PREFIXES = [prefix(number) for number in range(20)]
 
 
 @pytest.fixture
@@ -32,76 +29,17 @@ def pair(own_stage: Stage) -> list[DataPlane]:
     return [own_stage.start(settings=SETTINGS) for _ in range(2)]
 
 
-def about_redis(planes: list[DataPlane], since: list[int]) -> list[str]:
-    """Return what the planes have said about Redis since then."""
-    return [
-        line
-        for plane, at in zip(planes, since, strict=True)
-        for line in plane.output[at:].splitlines()
-        if "Redis" in line
-    ]
-
-
-@contextlib.contextmanager
-def streaming(planes: list[DataPlane], deployed: Deployed, count: int) -> Iterator[None]:
-    """Hold streams open in the middle; afterwards each must come to its end, byte for byte."""
-    gate, before = Gate(), [host.answer for host in deployed.hosts]
-    for host in deployed.hosts:
-        host.answer = sse(b"data: 1\n\n", gate, b"data: 2\n\n", b"data: [DONE]\n\n")
-    targets = [(deployed.chat, chat_body(f"stream {number}" * 99, stream=True)) for number in range(count)]
-    with asking(planes[0], targets[::2]) as one, asking(planes[1], targets[1::2]) as two:
-        heads = [client.read_head() for client in [*one, *two]]
-        assert {head.status for head in heads} == {200}
-        for host, answer in zip(deployed.hosts, before, strict=True):
-            host.answer = answer
-        yield
-        gate.open()
-        whole = b"data: 1\n\ndata: 2\n\ndata: [DONE]\n\n"
-        assert {b"".join(client.chunks()) for client in [*one, *two]} == {whole}
-
-
-def strays(results: list[Result], home: dict[str, str]) -> list[Result]:
-    """Return the requests that were answered by another host than their home."""
-    return [result for result in results if result.host != home[result.shot.key]]
-
-
 def test_a_frozen_redis_delays_fails_and_moves_nothing(
     own_fleet: Fleet, own_redis: PrivateServer, pair: list[DataPlane], hosts_thread: HostThread
 ) -> None:
     """SIGSTOP under 50 req/s with streams open: nothing fails or is cut or leaves its home; after 2 s no wait.
 
-    After SIGCONT it is exact within a lease.
+    After SIGCONT it is exact within a lease. For 20 s: docs/soak.md.
     """
-    deployed = own_fleet.deploy(4, threshold=8)
-    with pair[0].client() as client:
-        home = dict(zip(map(str, range(20)), homes(client, deployed, PREFIXES), strict=True))
-    shots = [Shot(deployed.invocations, body, key=str(number)) for number, body in enumerate(PREFIXES)]
-    since = [len(plane.output) for plane in pair]
-    load = Load(hosts_thread, pair, shots, rate=50)
-    with streaming(pair, deployed, 6):
-        alive = working(deployed)
-        with load.running():
-            load.wait(100)
-            usual = p95([result.seconds for result in load.results])
-            own_redis.pause()
-            frozen = time.monotonic()
-            try:
-                load.wait(int(50 * FROZEN_SECONDS))
-            finally:
-                own_redis.resume()
-            thawed = time.monotonic()
-            wait_until(lambda: all(plane.metric("warmroute_store_up") == 1 for plane in pair), BACK_SECONDS)
-            wait_until(lambda: counted(own_fleet, deployed) == alive, BACK_SECONDS)
-        assert load.failed() == []
-        assert strays(load.results, home) == []
-        later = [result.seconds for result in load.results if frozen + 2 < result.began < thawed]
-        assert len(later) > 20
-        assert p95(later) < max(usual, USUAL_SECONDS) + ADDED_SECONDS
-        wait_true(own_fleet, deployed, LEASE_SECONDS)
-    expect_exact(own_fleet, pair, deployed, (deployed.invocations, PREFIXES[0]), home["0"], 8)
-    assert 0 < len(about_redis(pair, since)) < 20
-    assert degraded(pair, deployed) > len(later) / 2
-    assert [plane.metric("warmroute_in_flight_corrections_total") for plane in pair] == [0, 0]
+    found = freeze(own_fleet, own_redis, pair, hosts_thread, FROZEN_SECONDS, BACK_SECONDS)
+    print(found.table())
+    assert found.wrong(usual_least=USUAL_SECONDS, lease=BACK_SECONDS) == []
+    assert len(found.later) > 20
 
 
 def test_grants_that_come_too_late_are_handed_back(
