@@ -81,6 +81,10 @@ def not_found_model_host(host_name: str, model_arn: str) -> ValidationException:
     return ValidationException(f'Could not find model host "{host_name}" registered for model "{model_arn}".')
 
 
+def not_found_access_key(key_id: str) -> ValidationException:
+    return ValidationException(f'Could not find access key "{key_id}".')
+
+
 def not_found_resource(arn: str) -> ValidationException:
     """For the tag operations: the ARN is well formed but names nothing that exists here."""
     return ValidationException(f'Could not find resource "{arn}".')

@@ -9,13 +9,17 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("access", "contract", "controlplane", "dataplane", "simulator", "warmroute", "migrations")
 
 ELSEWHERE = {
+    "controlplane/api/callers.py": ("through the gate that fills it", "tests/controlplane/api/test_guard.py"),
+    "controlplane/principals.py": ("through the gate that asks for them", "tests/controlplane/api/test_guard.py"),
     "controlplane/operations/context.py": ("types only", "tests/controlplane/operations"),
     "controlplane/operations/listing.py": ("by every List operation", "tests/controlplane/operations"),
     "controlplane/operations/registry.py": ("each entry by both doors", "tests/controlplane/api/test_doors.py"),
+    "controlplane/store/audit.py": ("queries, by what they are for", "tests/controlplane/operations/test_audit.py"),
     "controlplane/store/endpoints.py": ("queries, by what they are for", "tests/controlplane/operations"),
     "controlplane/store/fleet.py": ("queries, by what they are for", "tests/controlplane/background"),
     "controlplane/store/heartbeat.py": ("one statement", "tests/controlplane/background"),
     "controlplane/store/hosts.py": ("queries, by what they are for", "tests/controlplane/operations"),
+    "controlplane/store/keys.py": ("queries, by what they are for", "tests/controlplane/operations/test_keys.py"),
     "controlplane/store/notices.py": ("one statement", "tests/controlplane/background"),
     "controlplane/store/publication.py": ("queries, by what they are for", "tests/controlplane/background"),
     "controlplane/store/tables.py": ("compared with the migrations", "tests/migrations"),
@@ -36,6 +40,7 @@ ELSEWHERE = {
     "warmroute/ready_text.py": ("the printed calls are run", "tests/warmroute/test_up.py"),
     "migrations/env.py": ("by every migration", "tests/migrations/test_runner.py"),
     "migrations/versions/0001_initial_schema.py": ("up, down and compared", "tests/migrations/test_runner.py"),
+    "migrations/versions/0002_principals.py": ("up, down and compared", "tests/migrations/test_runner.py"),
 }
 """Module -> (how it is tested, where)."""
 

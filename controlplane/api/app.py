@@ -11,12 +11,15 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
-from controlplane.api.deps import Database, Operation, Service, utc_now
+from access.sealing import Sealing
+from controlplane.api.deps import Database, Operation, Record, Service, utc_now
 from controlplane.api.docs_page import PAGE, SECURITY_POLICY
-from controlplane.api.doors import Doors, Observe, internal_failure
+from controlplane.api.doors import UNKNOWN, Doors, Observe, internal_failure
+from controlplane.api.guard import Guard
 from controlplane.api.openapi import DESCRIPTION, describe, with_schemas
 from controlplane.api.responses import REST, error_response, failure
 from controlplane.errors import UnknownOperationException
+from controlplane.operations import audit
 from controlplane.operations.registry import OPERATIONS
 from controlplane.shapes.messages import quoted
 
@@ -33,8 +36,15 @@ def build_app(
     now: Callable[[], datetime] = utc_now,
     operations: Mapping[str, Operation] = OPERATIONS,
     observe: Observe = lambda operation, code, seconds: None,
+    record: Record | None = audit.record,
+    sealing: Sealing | None = None,
+    auth: bool = False,
+    metadata_hosts: bool = False,
 ) -> FastAPI:
-    """Return the application. ``is_ready`` gives readiness and, if not ready, the reason in one sentence."""
+    """Return the application. ``is_ready`` gives readiness and, if not ready, the reason in one sentence.
+
+    ``auth`` True: only callers with a key are served, which takes ``sealing``.
+    """
     # Slash redirects are off: a POST that is redirected loses its body in many clients.
     app = FastAPI(
         title="warmroute control plane",
@@ -44,9 +54,21 @@ def build_app(
         redoc_url=None,
         redirect_slashes=False,
     )
-    doors = Doors(operations, Service(database, account_id, region, now), observe)
+    service = Service(database, account_id, region, now, sealing, metadata_hosts, record)
+    doors = Doors(operations, service, observe)
     _add_operations(app, doors, operations)
     _add_observation(app, is_ready, metrics)
+    if auth:
+        assert sealing is not None
+        app.add_middleware(
+            Guard,
+            lookup=service.principal,
+            operations=operations,
+            region=region,
+            sealing=sealing,
+            now=now,
+            refused=lambda code, seconds: observe(UNKNOWN, code, seconds),
+        )
     app.add_exception_handler(HTTPException, _framework_error)
     app.add_exception_handler(Exception, _last_resort)
     app.openapi = with_schemas(app, operations)  # type: ignore[method-assign]

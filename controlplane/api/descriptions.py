@@ -15,7 +15,8 @@ class Description:
 
 
 _MODELS, _CONFIGS, _ENDPOINTS = "Models", "Endpoint configurations", "Endpoints"
-_TAGS, _HOSTS = "Tags", "Model hosts"
+_TAGS, _HOSTS, _KEYS = "Tags", "Model hosts", "Access keys"
+_KEY = "AKWRABCDEFGHIJKLMN23"
 _ARN = "arn:aws:sagemaker:us-east-1:000000000000:endpoint/chat"
 _LIST = {"SortBy": "CreationTime", "SortOrder": "Descending", "MaxResults": 10}
 
@@ -136,5 +137,31 @@ DESCRIPTIONS: dict[str, Description] = {
         "List the hosts of a model and what each is bound to",
         "Sorted by HostName. Not part of AWS's API.",
         {"ModelName": "llama"},
+    ),
+    "CreateAccessKey": Description(
+        _KEYS,
+        "Create a key for a principal",
+        "Role is admin, operator, reader or invoke. Endpoints limits the key to endpoint names that match one of these "
+        "patterns (* and ?). With a Tenant it sees and invokes only what that tenant's keys made. The limits hold over "
+        "all workers. The secret is shown in this answer and never again. Not part of AWS's API.",
+        {"Role": "invoke", "Tenant": "search", "Endpoints": ["chat-*"], "RequestsPerSecond": 50},
+    ),
+    "ListAccessKeys": Description(
+        _KEYS, "List keys, without their secrets", "Sorted by AccessKeyId. Not part of AWS's API.", {"MaxResults": 10}
+    ),
+    "UpdateAccessKey": Description(
+        _KEYS,
+        "Disable or enable a key",
+        "Workers follow within a moment, at the latest after WARMROUTE_RESYNC_SECONDS. Not part of AWS's API.",
+        {"AccessKeyId": _KEY, "Enabled": False},
+    ),
+    "RotateAccessKey": Description(
+        _KEYS,
+        "Replace a key by a new one that may do the same",
+        "The old key stays valid for GraceSeconds (a day by default). Not part of AWS's API.",
+        {"AccessKeyId": _KEY, "GraceSeconds": 3600},
+    ),
+    "DeleteAccessKey": Description(
+        _KEYS, "Delete a key", "It is refused from then on. Not part of AWS's API.", {"AccessKeyId": _KEY}
     ),
 }

@@ -6,15 +6,20 @@ import time
 import traceback
 import uuid
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from access.permissions import matches, may
+from contract.principals import Principal
 from controlplane.api import body
+from controlplane.api.callers import ANY_READ, caller_of, principal_of
 from controlplane.api.deps import Operation, Service
 from controlplane.api.responses import AWS_JSON, REST, Door, failure, success
+from controlplane.arn import parse_arn
 from controlplane.errors import AccessDeniedException, InternalFailure, ServiceError, UnknownOperationException
-from controlplane.shapes.base import Shape
+from controlplane.operations.context import Caller
 from controlplane.shapes.messages import quoted
 from controlplane.shapes.parse import parse
 
@@ -49,11 +54,21 @@ class Doors:
 
     async def _serve(self, request: Request, door: Door, name: str, target: str) -> Response:
         request_id, started, code = str(uuid.uuid4()), time.perf_counter(), "OK"
+        principal = principal_of(request)
+        caller = caller_of(request, principal, request_id)
+        members: dict[str, Any] = {}
         try:
-            response = success(door, await self._answer(request, name, target), request_id)
+            _refuse_other_sites(request)
+            operation = self._operation(name, target, principal)
+            members = body.decode(await body.read(request))
+            self._authorize(principal, name, members)
+            answer = await self._service.call(operation, parse(operation.input, members), caller)
+            response = success(door, answer, request_id)
         except ServiceError as error:
             code = error.code
             response = failure(door, error, request_id)
+            if error.status < 500 and name in self._operations:
+                await self._service.refused(name, members, caller, code)
             if error.status >= 500:
                 log.error("request %s: %s", request_id, quoted(error.log or error.message, LOG_CHARACTERS_MAX))
         except ClientDisconnect:
@@ -63,19 +78,29 @@ class Doors:
             code = InternalFailure.code
             response = failure(door, internal_failure(request_id), request_id)
             log.error("request %s failed unexpectedly:\n%s", request_id, _traceback(error))
+            await self._service.refused(name, members, caller, code)
         seconds = time.perf_counter() - started
         # The message of a refusal repeats what the caller sent, which is no business of the log.
-        log.info("request %s: %s %s in %.1f ms", request_id, quoted(name), code, seconds * 1000)
+        log.info("request %s: %s %s in %.1f ms%s", request_id, quoted(name), code, seconds * 1000, _by(caller))
         self._observe(name if name in self._operations else UNKNOWN, code, seconds)
         return response
 
-    async def _answer(self, request: Request, name: str, target: str) -> Shape | None:
-        _refuse_other_sites(request)
-        operation = self._operations.get(name)
-        if operation is None or not target.startswith(TARGET_PREFIX):
+    def _operation(self, name: str, target: str, principal: Principal | None) -> Operation:
+        """Return the operation, if there is one and the principal's role has it: before the body is looked at."""
+        operation = self._operations.get(name) if target.startswith(TARGET_PREFIX) else None
+        if principal is not None and not may(principal, name if operation is not None else ANY_READ):
+            raise self._service.forbidden(principal.id, name if operation is not None else "*", "*")
+        if operation is None:
             raise self._unknown(name, target)
-        document = body.decode(await body.read(request))
-        return await self._service.call(operation, parse(operation.input, document))
+        return operation
+
+    def _authorize(self, principal: Principal | None, name: str, members: Mapping[str, Any]) -> None:
+        """Raise AccessDeniedException for an endpoint that the principal's patterns leave out."""
+        if principal is None or not principal.endpoints:
+            return
+        endpoint = endpoint_in(members)
+        if endpoint is not None and not matches(principal, endpoint):
+            raise self._service.forbidden(principal.id, name, self._service.arn(endpoint))
 
     def _unknown(self, name: str, target: str) -> UnknownOperationException:
         if not target:
@@ -88,6 +113,19 @@ class Doors:
             f"The operation {quoted(target)} is not supported by this version.{hint} "
             f"Supported operations: {', '.join(sorted(self._operations))}."
         )
+
+
+def endpoint_in(members: Mapping[str, Any]) -> str | None:
+    """Return the name of the endpoint that a request is about, None if it is about none or names it badly."""
+    name, arn = members.get("EndpointName"), members.get("ResourceArn")
+    if isinstance(name, str):
+        return name
+    parsed = parse_arn(arn) if isinstance(arn, str) else None
+    return parsed.name if parsed is not None and parsed.kind == "endpoint" else None
+
+
+def _by(caller: Caller) -> str:
+    return f" by {caller.principal}" if caller.principal else ""
 
 
 def internal_failure(request_id: str) -> InternalFailure:

@@ -30,7 +30,9 @@ async def create_endpoint_config(context: Context, request: CreateEndpointConfig
     sent = request.to_wire()
     sent.pop("Tags", None)
     variants = sent.pop("ProductionVariants")
-    config = EndpointConfig(name=request.EndpointConfigName, sent=sent, created_at=context.now)
+    config = EndpointConfig(
+        name=request.EndpointConfigName, tenant=context.caller.tenant, sent=sent, created_at=context.now
+    )
     try:
         await named.insert(context.session, config)
     except named.NameTaken:
@@ -99,7 +101,7 @@ async def delete_endpoint_config(context: Context, request: DeleteEndpointConfig
 
 async def find_endpoint_config(context: Context, name: str, *, lock: bool = False) -> EndpointConfig:
     """Return the configuration, held if ``lock``. Raises ValidationException if there is none of that name."""
-    config = await named.find(context.session, EndpointConfig, name, lock=lock)
+    config = await named.find(context.session, EndpointConfig, name, tenant=context.caller.tenant, lock=lock)
     if config is None:
         raise not_found_endpoint_config(context.arn("endpoint-config", name))
     return config

@@ -55,6 +55,7 @@ async def create_endpoint(context: Context, request: CreateEndpointInput) -> Cre
     endpoint = Endpoint(
         id=secrets.token_hex(8),
         name=request.EndpointName,
+        tenant=context.caller.tenant,
         status=Status.CREATING,
         config_name=config.name,
         sent_config=config.sent,
@@ -97,7 +98,7 @@ async def describe_endpoint(context: Context, request: DescribeEndpointInput) ->
 
 
 async def list_endpoints(context: Context, request: ListEndpointsInput) -> ListEndpointsOutput:
-    rows, token = await list_page(context, Endpoint, request, *_filters(request))
+    rows, token = await list_page(context, Endpoint, request, *_filters(context, request))
     summaries = tuple(
         EndpointSummary(
             EndpointName=row.name,
@@ -111,7 +112,9 @@ async def list_endpoints(context: Context, request: ListEndpointsInput) -> ListE
     return ListEndpointsOutput(Endpoints=summaries, NextToken=token)
 
 
-def _filters(request: ListEndpointsInput) -> Iterator[ColumnElement[bool]]:
+def _filters(context: Context, request: ListEndpointsInput) -> Iterator[ColumnElement[bool]]:
+    if context.caller.endpoints:
+        yield named.name_matches(Endpoint, context.caller.endpoints)
     if request.StatusEquals is not None:
         yield col(Endpoint.status) == request.StatusEquals
     if request.LastModifiedTimeBefore is not None:
@@ -193,7 +196,7 @@ async def delete_endpoint(context: Context, request: DeleteEndpointInput) -> Non
 
 
 async def _find(context: Context, name: str, *, lock: bool = False) -> Endpoint:
-    endpoint = await named.find(context.session, Endpoint, name, lock=lock)
+    endpoint = await named.find(context.session, Endpoint, name, tenant=context.caller.tenant, lock=lock)
     if endpoint is None:
         raise not_found_endpoint(context.arn("endpoint", name))
     return endpoint
@@ -245,7 +248,12 @@ async def _config_variants(context: Context, endpoint: Endpoint, config: Endpoin
     for variant in await endpoints.config_variants(context.session, config.id):
         model = await find_model(context, variant.model_name)
         own = {"endpoint_id": endpoint.id, "stage": "PENDING", "started_at": context.now}
-        of_model = {"model_id": model.id, "model_name": model.name, "ping_path": model.ping_path}
+        of_model = {
+            "model_id": model.id,
+            "model_name": model.name,
+            "ping_path": model.ping_path,
+            "host_authorization": model.host_authorization,
+        }
         pending.append(EndpointVariant(**{**variant.model_dump(exclude={"config_id"}), **of_model, **own}))
     return pending
 

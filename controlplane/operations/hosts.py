@@ -2,18 +2,21 @@
 
 from datetime import timedelta
 
+from access.addresses import is_metadata_host
 from controlplane.errors import ValidationException, not_found_model_host
 from controlplane.operations.context import Context
 from controlplane.operations.models import find_model
 from controlplane.shapes import paging
 from controlplane.shapes.base import Failure
 from controlplane.shapes.hosts import (
+    METADATA,
     DeregisterModelHostInput,
     ListModelHostsInput,
     ListModelHostsOutput,
     ModelHostSummary,
     RegisterModelHostInput,
     RegisterModelHostOutput,
+    host_of,
     normalize_base_url,
 )
 from controlplane.shapes.messages import failures_message
@@ -27,9 +30,12 @@ from controlplane.store.tables import ModelHost
 async def register_model_host(context: Context, request: RegisterModelHostInput) -> RegisterModelHostOutput:
     """Put a host into the model's pool, or renew its place; a host known by its HostName may come with a new URL.
 
-    Raises ValidationException if the URL is in use under another HostName, or the host is one of WARMROUTE_HOSTS.
+    Raises ValidationException if the URL is in use under another HostName or leads to a metadata service, or the host
+    is one of WARMROUTE_HOSTS or another tenant's.
     """
     url = normalize_base_url(request.BaseUrl)
+    if not context.metadata_hosts and is_metadata_host(host_of(url)):
+        raise _refused("BaseUrl", f"Member must be a base URL of a model host: {METADATA}")
     identity = request.HostName or url
     if "://" in identity and identity != url:
         raise _refused(
@@ -42,11 +48,12 @@ async def register_model_host(context: Context, request: RegisterModelHostInput)
         raise _refused("HostName", f"{identity} is in this model's pool already, by WARMROUTE_HOSTS of its Environment")
     user = await hosts.user_of_url(context.session, url, identity, context.now)
     if user is not None:
-        raise _refused(
-            "BaseUrl",
-            f'{url} is in use under HostName "{user.identity}"; register it under that name, or deregister that first',
-        )
-    host, moved = await hosts.put_host(context.session, identity, url, context.now)
+        used = f'under HostName "{user.identity}"; register it under that name, or deregister that first'
+        raise _refused("BaseUrl", f"{url} is in use {used if user.tenant == model.tenant else 'by another tenant'}")
+    try:
+        host, moved = await hosts.put_host(context.session, identity, url, context.now, model.tenant)
+    except hosts.OfAnotherTenant:
+        raise _refused("HostName", f"{identity} is in use by another tenant; give another name") from None
     expires_at = context.now + timedelta(seconds=request.TtlSeconds) if request.TtlSeconds is not None else None
     await hosts.put_member(
         context.session,
@@ -62,6 +69,8 @@ async def register_model_host(context: Context, request: RegisterModelHostInput)
     # A renewal changes nothing for anybody, and every host sends one every few seconds.
     if moved or known is None or (known.expires_at is not None and known.expires_at <= context.now):
         await notify(context.session)
+    else:
+        context.trail.is_change = False
     return RegisterModelHostOutput(ModelName=model.name, HostName=identity, BaseUrl=url, ExpiresAt=expires_at)
 
 

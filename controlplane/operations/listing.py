@@ -21,7 +21,7 @@ async def list_page(
     rows = await named.page(
         context.session,
         table,
-        where=[*_common_filters(table, request), *filters],
+        where=[*_common_filters(context, table, request), *filters],
         sort_by=request.SortBy,
         descending=request.SortOrder == "Descending",
         after=(after.value, after.name) if after else None,
@@ -33,7 +33,9 @@ async def list_page(
     return rows, paging.next_token(request, Position(*named.place(rows[-1], request.SortBy)))
 
 
-def _common_filters(table: type[Named], request: ListInput) -> Iterator[ColumnElement[bool]]:
+def _common_filters(context: Context, table: type[Named], request: ListInput) -> Iterator[ColumnElement[bool]]:
+    if context.caller.tenant:
+        yield named.of_tenant(table, context.caller.tenant)
     if request.NameContains:
         yield named.name_contains(table, request.NameContains)
     if request.CreationTimeBefore is not None:

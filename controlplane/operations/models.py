@@ -1,10 +1,22 @@
 """CreateModel, DescribeModel, ListModels, DeleteModel. A model is immutable; its static hosts are its pool's first."""
 
+from typing import Any
+
+from access.addresses import is_metadata_host
 from controlplane.errors import ValidationException, existing_model, not_found_model
 from controlplane.operations.context import Context
 from controlplane.operations.listing import list_page
 from controlplane.shapes.base import Failure
-from controlplane.shapes.hosts import HOSTS_VARIABLE, PING_PATH_DEFAULT, PING_PATH_VARIABLE, split_hosts
+from controlplane.shapes.hosts import (
+    AUTHORIZATION_VARIABLE,
+    HIDDEN,
+    HOSTS_VARIABLE,
+    METADATA,
+    PING_PATH_DEFAULT,
+    PING_PATH_VARIABLE,
+    host_of,
+    split_hosts,
+)
 from controlplane.shapes.messages import failures_message
 from controlplane.shapes.models import (
     CreateModelInput,
@@ -21,12 +33,21 @@ from controlplane.store.tables import Model, ModelHost
 
 
 async def create_model(context: Context, request: CreateModelInput) -> CreateModelOutput:
-    """Raises ValidationException if the name is taken, or a host of WARMROUTE_HOSTS is known under another HostName."""
+    """Raises ValidationException if the name is taken, or a host of WARMROUTE_HOSTS cannot be had: it is known under
+    another HostName, is another tenant's, or is a metadata service."""
     arn = context.arn("model", request.ModelName)
     sent = request.to_wire()
     sent.pop("Tags", None)
-    ping_path = request.environment.get(PING_PATH_VARIABLE, PING_PATH_DEFAULT)
-    model = Model(name=request.ModelName, ping_path=ping_path, sent=sent, created_at=context.now)
+    model = Model(
+        name=request.ModelName,
+        tenant=context.caller.tenant,
+        ping_path=request.environment.get(PING_PATH_VARIABLE, PING_PATH_DEFAULT),
+        sent=sent,
+        created_at=context.now,
+    )
+    if AUTHORIZATION_VARIABLE in request.environment:
+        model.host_authorization = context.seal(request.environment[AUTHORIZATION_VARIABLE])
+        _container(model)["Environment"][AUTHORIZATION_VARIABLE] = HIDDEN
     try:
         await named.insert(context.session, model)
     except named.NameTaken:
@@ -38,23 +59,38 @@ async def create_model(context: Context, request: CreateModelInput) -> CreateMod
 
 
 async def _add_static_hosts(context: Context, model: Model, urls: tuple[str, ...]) -> None:
-    container = ("PrimaryContainer",) if "PrimaryContainer" in model.sent else ("Containers", 0)
     await hosts.lock_pools(context.session)
     for number, url in enumerate(urls, start=1):
+        if not context.metadata_hosts and is_metadata_host(host_of(url)):
+            raise _refused(model, f"Entry {number} is no base URL of a model host: {METADATA}")
         user = await hosts.user_of_url(context.session, url, url, context.now)
-        if user is not None:
-            constraint = (
+        if user is not None and user.tenant == model.tenant:
+            raise _refused(
+                model,
                 f'Entry {number} is already known as HostName "{user.identity}"; register it for this model under that '
-                "name with RegisterModelHost, or deregister it first"
+                "name with RegisterModelHost, or deregister it first",
             )
-            raise ValidationException(
-                failures_message([Failure((*container, "Environment", HOSTS_VARIABLE), constraint)])
-            )
-        host, _ = await hosts.put_host(context.session, url, url, context.now)
+        try:
+            if user is not None:
+                raise hosts.OfAnotherTenant
+            host, _ = await hosts.put_host(context.session, url, url, context.now, model.tenant)
+        except hosts.OfAnotherTenant:
+            raise _refused(model, f"Entry {number} is in use by another tenant") from None
         await hosts.put_member(
             context.session,
             ModelHost(model_id=model.id, host_id=host.id, source="Environment", registered_at=context.now),
         )
+
+
+def _container(model: Model) -> dict[str, Any]:
+    """Return the model's one container as it was sent."""
+    found: dict[str, Any] = model.sent.get("PrimaryContainer") or model.sent["Containers"][0]
+    return found
+
+
+def _refused(model: Model, constraint: str) -> ValidationException:
+    container = ("PrimaryContainer",) if "PrimaryContainer" in model.sent else ("Containers", 0)
+    return ValidationException(failures_message([Failure((*container, "Environment", HOSTS_VARIABLE), constraint)]))
 
 
 async def describe_model(context: Context, request: DescribeModelInput) -> DescribeModelOutput:
@@ -82,7 +118,7 @@ async def delete_model(context: Context, request: DeleteModelInput) -> None:
 
 async def find_model(context: Context, name: str, *, lock: bool = False) -> Model:
     """Return the model, held if ``lock``. Raises ValidationException if there is none of that name."""
-    model = await named.find(context.session, Model, name, lock=lock)
+    model = await named.find(context.session, Model, name, tenant=context.caller.tenant, lock=lock)
     if model is None:
         raise not_found_model(context.arn("model", name))
     return model

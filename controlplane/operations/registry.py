@@ -4,11 +4,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from controlplane.operations import endpoint_configs, endpoints, hosts, models, tags
+from controlplane.operations import endpoint_configs, endpoints, hosts, keys, models, tags
 from controlplane.operations.context import Context
 from controlplane.shapes import endpoint_configs as config_shapes
 from controlplane.shapes import endpoints as endpoint_shapes
 from controlplane.shapes import hosts as host_shapes
+from controlplane.shapes import keys as key_shapes
 from controlplane.shapes import models as model_shapes
 from controlplane.shapes import tags as tag_shapes
 from controlplane.shapes.base import Shape
@@ -53,5 +54,10 @@ OPERATIONS: dict[str, Operation] = {
         _operation(tag_shapes, "AddTags", tags.add_tags),
         _operation(tag_shapes, "ListTags", tags.list_tags),
         _operation(tag_shapes, "DeleteTags", tags.delete_tags),
+        _operation(key_shapes, "CreateAccessKey", keys.create_access_key),
+        _operation(key_shapes, "ListAccessKeys", keys.list_access_keys),
+        _operation(key_shapes, "UpdateAccessKey", keys.update_access_key),
+        _operation(key_shapes, "RotateAccessKey", keys.rotate_access_key),
+        _operation(key_shapes, "DeleteAccessKey", keys.delete_access_key),
     )
 }

@@ -65,7 +65,7 @@ async def _resource(context: Context, text: str, *, lock: bool) -> str:
     arn = parse_arn(text)
     if arn is None or (arn.region, arn.account_id) != (context.region, context.account_id):
         raise not_found_resource(text)
-    row = await named.find(context.session, _TABLES[arn.kind], arn.name, lock=lock)
+    row = await named.find(context.session, _TABLES[arn.kind], arn.name, tenant=context.caller.tenant, lock=lock)
     if row is None:
         raise not_found_resource(text)
     return tags.resource_of(row)

@@ -1,6 +1,7 @@
 """Model hosts: the three operations that are ours, and the rules for a host's URL.
 
-A host is reached by every worker, so a URL must not lead them to a cloud's metadata service or carry credentials.
+A host is reached by every worker, so a URL must not lead them elsewhere or carry credentials. Whether it may lead to a
+link-local or metadata address is a setting, and so for the operations to say.
 """
 
 import re
@@ -18,6 +19,12 @@ PING_PATH_VARIABLE = "WARMROUTE_PING_PATH"
 """Member of a model's Environment: path that answers 200 while the host is healthy."""
 PING_PATH_DEFAULT = "/ping"
 
+AUTHORIZATION_VARIABLE = "WARMROUTE_HOST_AUTHORIZATION"
+"""Member of a model's Environment: value of the Authorization header that its hosts are sent. Kept sealed."""
+HIDDEN = "***"
+"""Stands for a secret wherever it would be shown."""
+METADATA = "link-local and metadata addresses are not allowed unless WARMROUTE_ALLOW_METADATA_HOSTS is on"
+
 _LABEL = r"[a-zA-Z0-9_]([a-zA-Z0-9_-]{0,61}[a-zA-Z0-9_])?"
 _DNS_NAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(\.{_LABEL})*\.?", re.ASCII)
 _NUMERIC_LAST_LABEL = re.compile(r"(.*\.)?(0[xX][0-9a-fA-F]*|[0-9]+)\.?", re.ASCII)
@@ -32,7 +39,7 @@ class InvalidBaseUrl(ValueError):
 def normalize_base_url(url: str) -> str:
     """Return ``url`` in the one spelling that identifies a host: lower-case scheme and name, no trailing slash.
 
-    Raises InvalidBaseUrl for anything but http(s)://name-or-address[:port][/path], and for link-local addresses.
+    Raises InvalidBaseUrl for anything but http(s)://name-or-address[:port][/path].
     """
     if re.search(r"[^\x21-\x7e]|\\", url):
         raise InvalidBaseUrl("it must be printable ASCII without spaces and backslashes")
@@ -68,13 +75,18 @@ def _host(host: str) -> str:
             ) from None
         return host.lower()
     inner = address.ipv4_mapped if isinstance(address, IPv6Address) and address.ipv4_mapped else address
-    if inner.is_link_local or inner.is_multicast or inner.is_unspecified:
-        raise InvalidBaseUrl("link-local, multicast and unspecified addresses are not allowed")
+    if inner.is_multicast or inner.is_unspecified:
+        raise InvalidBaseUrl("multicast and unspecified addresses are not allowed")
     if isinstance(address, IPv6Address):
         if address.scope_id is not None:
             raise InvalidBaseUrl("its host must not name an IPv6 zone")
         return f"[{address.compressed}]"
     return str(address)
+
+
+def host_of(normal: str) -> str:
+    """Return the name or address in a normalized URL, without brackets."""
+    return urlsplit(normal).hostname or ""
 
 
 def split_hosts(value: str) -> tuple[str, ...]:
@@ -89,6 +101,11 @@ def split_hosts(value: str) -> tuple[str, ...]:
             raise InvalidBaseUrl(f"entry {number} repeats entry {urls.index(url) + 1}")
         urls.append(url)
     return tuple(urls)
+
+
+def is_authorization(value: str) -> bool:
+    """Tell whether ``value`` can stand in a header as it is."""
+    return re.fullmatch(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?", value) is not None and value != HIDDEN
 
 
 def is_ping_path(value: str) -> bool:

@@ -15,11 +15,19 @@ from controlplane.shapes.common import (
     publish_frequency,
     repeated,
 )
-from controlplane.shapes.hosts import HOSTS_VARIABLE, PING_PATH_VARIABLE, InvalidBaseUrl, is_ping_path, split_hosts
+from controlplane.shapes.hosts import (
+    AUTHORIZATION_VARIABLE,
+    HOSTS_VARIABLE,
+    PING_PATH_VARIABLE,
+    InvalidBaseUrl,
+    is_authorization,
+    is_ping_path,
+    split_hosts,
+)
 
 ENVIRONMENT_BYTES_MAX = 32 * 1024
 """All keys and values of all containers of a request together, from the text of botocore's service model."""
-OWN_VARIABLES = (HOSTS_VARIABLE, PING_PATH_VARIABLE)
+OWN_VARIABLES = (HOSTS_VARIABLE, PING_PATH_VARIABLE, AUTHORIZATION_VARIABLE)
 
 
 class RepositoryAuthConfigShape(Shape):
@@ -87,7 +95,8 @@ class ContainerDefinition(Shape):
         Annotated[tuple[AdditionalModelDataSource, ...], Items(0, 5)] | None, NO_CONTAINERS
     ] = None
     Environment: Annotated[dict[t.EnvironmentKey, t.EnvironmentValue], Items(0, 100)] | None = None
-    """WARMROUTE_HOSTS and WARMROUTE_PING_PATH have an effect; every other variable is only stored."""
+    """WARMROUTE_HOSTS, WARMROUTE_PING_PATH and WARMROUTE_HOST_AUTHORIZATION have an effect; every other variable is
+    only stored."""
     ModelPackageName: Annotated[t.VersionedArnOrName | None, NO_CONTAINERS] = None
     InferenceSpecificationName: Annotated[t.InferenceSpecificationName | None, NO_CONTAINERS] = None
     MultiModelConfig: Annotated[MultiModelConfigShape | None, Refused()] = None
@@ -115,6 +124,9 @@ def _own_variable(name: str, value: str) -> str:
         return ""
     if name == PING_PATH_VARIABLE:
         return "" if is_ping_path(value) else "Member must be a URL path that starts with /, such as /health"
+    if name == AUTHORIZATION_VARIABLE:
+        wanted = "Member must be the value of an Authorization header, such as Bearer and a key: printable ASCII"
+        return "" if is_authorization(value) else wanted
     near = difflib.get_close_matches(name, OWN_VARIABLES, n=1, cutoff=0)[0]
     return f"Unknown variable of warmroute; did you mean {near}?"
 

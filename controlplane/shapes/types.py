@@ -172,3 +172,14 @@ HostName = Annotated[str, Text(1, 1024, r"[a-zA-Z0-9][a-zA-Z0-9._~%+:/\[\]\-]*")
 BaseUrl = Annotated[str, Text(1, 1024, r"[\x21-\x7e]+")]
 TtlSeconds = Annotated[int, Bounds(1, 86400)]
 HostSource = Annotated[str, OneOf(("Environment", "Registration"))]
+
+# Keys of principals, an extension of ours
+AccessKeyId = Annotated[str, Text(19, 20, r"AKWR[A-Z2-7]{16}|sk-[a-z2-7]{16}")]
+KeyKind = Annotated[str, OneOf(("access-key", "api-key"))]
+KeyRole = Annotated[str, OneOf(("admin", "operator", "reader", "invoke"))]
+Tenant = Annotated[str, Text(1, 63, _NAME)]
+EndpointPattern = Annotated[str, Text(1, 63, r"[a-zA-Z0-9*?\-]+")]
+KeyDescription = Annotated[str, Text(0, 256, r"[^\p{C}]*")]
+RequestsPerSecond = Annotated[float, Bounds(0, 1_000_000)]
+ConcurrentRequests = Annotated[int, Bounds(1, 1_000_000)]
+GraceSeconds = Annotated[int, Bounds(0, 30 * 86400)]

@@ -28,19 +28,33 @@ class PoolRow:
     healthy: bool | None
 
 
+class OfAnotherTenant(Exception):
+    """The host is in another tenant's pool or endpoint."""
+
+
 async def lock_pools(session: AsyncSession) -> None:
     """Let no other transaction change a pool until this one ends."""
     await session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
 
 
-async def put_host(session: AsyncSession, identity: str, base_url: str, now: datetime) -> tuple[Host, bool]:
-    """Return the host of that identity, made or moved to ``base_url``, and whether it moved: then it is probed anew."""
-    query = insert(Host).values(identity=identity, base_url=base_url, seen_at=now)
+async def put_host(
+    session: AsyncSession, identity: str, base_url: str, now: datetime, tenant: str = ""
+) -> tuple[Host, bool]:
+    """Return the host of that identity, made or moved to ``base_url``, and whether it moved: then it is probed anew.
+
+    Raises OfAnotherTenant for a host that is in use there; one that nobody uses changes hands.
+    """
+    query = insert(Host).values(identity=identity, tenant=tenant, base_url=base_url, seen_at=now)
     query = query.on_conflict_do_nothing(index_elements=["identity"])
     await session.execute(query)
     # Held weakly enough for an endpoint to take it meanwhile.
     found = select(Host).where(col(Host.identity) == identity).with_for_update(key_share=True)
     host = (await session.execute(found.execution_options(populate_existing=True))).scalar_one()
+    if host.tenant != tenant:
+        used = select(1).where(col(Host.id) == host.id, or_(_is_member(now), _is_bound()))
+        if (await session.execute(used)).first() is not None:
+            raise OfAnotherTenant
+        host.tenant = tenant
     moved = host.base_url != base_url
     if moved:
         host.base_url = base_url

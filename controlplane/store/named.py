@@ -19,9 +19,16 @@ class NameTaken(Exception):
     """Another row has the name already, committed before this one could be."""
 
 
-async def find(session: AsyncSession, table: type[Named], name: str, *, lock: bool = False) -> Named | None:
-    """Return the row of that name; with ``lock``, wait until no other transaction holds it, and hold it."""
+async def find(
+    session: AsyncSession, table: type[Named], name: str, *, tenant: str = "", lock: bool = False
+) -> Named | None:
+    """Return the row of that name; with ``lock``, wait until no other transaction holds it, and hold it.
+
+    With ``tenant``, a row of another tenant's is not there.
+    """
     query = sql_select(table).where(func.lower(col(table.name)) == name.lower())
+    if tenant:
+        query = query.where(of_tenant(table, tenant))
     if lock:
         query = query.with_for_update()
     return (await session.execute(query)).scalar_one_or_none()
@@ -83,6 +90,16 @@ def place(row: Model | EndpointConfig | Endpoint, sort_by: str) -> tuple[str | d
 
 def name_contains(table: type[Named], text: str) -> ColumnElement[bool]:
     return func.strpos(col(table.name), text) > 0
+
+
+def of_tenant(table: type[Named], tenant: str) -> ColumnElement[bool]:
+    return col(table.tenant) == tenant
+
+
+def name_matches(table: type[Named], patterns: Sequence[str]) -> ColumnElement[bool]:
+    """Whether the name matches one of the patterns, of letters, digits, hyphens, ``*`` and ``?``."""
+    choices = "|".join(pattern.replace("*", ".*").replace("?", ".") for pattern in patterns)
+    return col(table.name).regexp_match(f"^({choices})$")
 
 
 def _key(table: type[Named]) -> ColumnElement[str]:

@@ -28,6 +28,8 @@ STAGES = ("ACTIVE", "PENDING")
 """ACTIVE serves, or did last; PENDING is being deployed."""
 DEPLOYMENT_KINDS = ("CREATE", "UPDATE", "CAPACITY")
 HOST_SOURCES = ("Environment", "Registration")
+KEY_KINDS = ("access-key", "api-key")
+ROLES = ("admin", "operator", "reader", "invoke")
 
 
 def _one_of(column: str, values: tuple[str, ...]) -> str:
@@ -44,6 +46,11 @@ def _time(*, null: bool = False) -> Column[datetime]:
 
 def _text(*, null: bool = False) -> Column[str]:
     return Column(Text, nullable=null)
+
+
+def _tenant() -> Column[str]:
+    """Whose row it is; empty: the installation's. The default lets an older build beside this one insert rows."""
+    return Column(Text, nullable=False, server_default="")
 
 
 def _json(*, null: bool = False) -> Column[Any]:
@@ -64,9 +71,12 @@ class Model(SQLModel, table=True):
 
     id: int = Field(default=None, sa_column=_number())
     name: str = Field(sa_column=_text())
+    tenant: str = Field(default="", sa_column=_tenant())
     ping_path: str = Field(sa_column=_text())
     sent: dict[str, Any] = Field(sa_column=_json())
-    """The request, without its tags."""
+    """The request, without its tags, and with asterisks for the host's own credential."""
+    host_authorization: bytes | None = Field(default=None, sa_column=Column(BYTEA))
+    """WARMROUTE_HOST_AUTHORIZATION of the Environment, sealed."""
     created_at: datetime = Field(sa_column=_time())
 
 
@@ -78,6 +88,8 @@ class Host(SQLModel, table=True):
 
     id: int = Field(default=None, sa_column=_number())
     identity: str = Field(sa_column=_text())
+    tenant: str = Field(default="", sa_column=_tenant())
+    """Whoever put it into a pool; nobody else may, or one tenant could move another's host to an address of its own."""
     base_url: str = Field(sa_column=_text())
     seen_at: datetime = Field(sa_column=_time())
     """When it was last put into a pool or taken from an endpoint."""
@@ -108,6 +120,7 @@ class EndpointConfig(SQLModel, table=True):
 
     id: int = Field(default=None, sa_column=_number())
     name: str = Field(sa_column=_text())
+    tenant: str = Field(default="", sa_column=_tenant())
     sent: dict[str, Any] = Field(sa_column=_json())
     """The request, without its variants and tags."""
     created_at: datetime = Field(sa_column=_time())
@@ -155,6 +168,7 @@ class Endpoint(SQLModel, table=True):
 
     id: str = Field(sa_column=Column(Text, primary_key=True))
     name: str = Field(sa_column=_text())
+    tenant: str = Field(default="", sa_column=_tenant())
     status: str = Field(sa_column=_text())
     config_name: str = Field(sa_column=_text())
     sent_config: dict[str, Any] = Field(sa_column=_json())
@@ -209,6 +223,8 @@ class EndpointVariant(SQLModel, table=True):
     concurrency_threshold: int | None = None
     sent: dict[str, Any] = Field(sa_column=_json())
     """The variant as its configuration was sent."""
+    host_authorization: bytes | None = Field(default=None, sa_column=Column(BYTEA))
+    """The model's, sealed."""
     started_at: datetime = Field(sa_column=_time())
 
 
@@ -287,6 +303,52 @@ class Heartbeat(SQLModel, table=True):
 
     id: int = Field(default=1, primary_key=True, sa_column_kwargs={"autoincrement": False})
     beat_at: datetime = Field(sa_column=_time())
+
+
+class AccessKey(SQLModel, table=True):
+    """One key of a principal: who may do what, and how it proves that it is the one."""
+
+    __tablename__ = "access_key"
+    __table_args__ = (
+        CheckConstraint(_one_of("kind", KEY_KINDS), name="access_key_kind_check"),
+        CheckConstraint(_one_of("role", ROLES), name="access_key_role_check"),
+    )
+
+    id: str = Field(sa_column=Column(Text, primary_key=True))
+    kind: str = Field(sa_column=_text())
+    tenant: str = Field(default="", sa_column=_tenant())
+    role: str = Field(sa_column=_text())
+    endpoints: list[str] = Field(sa_column=_json())
+    """Patterns of endpoint names; none: all of the tenant's."""
+    secret: bytes = Field(sa_column=Column(BYTEA, nullable=False))
+    """Of an access key the sealed secret, of an API key its SHA-256."""
+    enabled: bool = True
+    description: str | None = Field(default=None, sa_column=_text(null=True))
+    requests_per_second: float | None = Field(default=None, sa_column=Column(Double))
+    concurrent_requests: int | None = None
+    created_at: datetime = Field(sa_column=_time())
+    expires_at: datetime | None = Field(default=None, sa_column=_time(null=True))
+    """Set when it is rotated: until then both it and its successor are valid."""
+
+
+class AuditRecord(SQLModel, table=True):
+    """One attempt to change something: kept when its resource and its key are gone, so it refers to neither."""
+
+    __tablename__ = "audit_record"
+    __table_args__ = (Index("audit_record_at", "at"),)
+
+    id: int = Field(default=None, sa_column=_number())
+    at: datetime = Field(sa_column=_time())
+    request_id: str = Field(sa_column=_text())
+    principal: str = Field(sa_column=_text())
+    """Id of the key; empty while AUTH is off, ``command line`` for the command line's own."""
+    tenant: str = Field(default="", sa_column=_tenant())
+    source: str = Field(sa_column=_text())
+    """Address that the request came from."""
+    operation: str = Field(sa_column=_text())
+    resource: str = Field(sa_column=_text())
+    outcome: str = Field(sa_column=_text())
+    """OK, or the error's code."""
 
 
 NAMES = frozenset(table.name for table in SQLModel.metadata.sorted_tables)

@@ -8,6 +8,7 @@ from typing import Any
 import redis as redis_library
 from sqlalchemy import select, text
 
+from access.sealing import Sealing
 from contract import redis_keys
 from contract.routing_table import RoutingTable, decode
 from controlplane.background.probe_hosts import ProbeHosts
@@ -15,7 +16,7 @@ from controlplane.background.publish_routes import PublishRoutes
 from controlplane.background.redis_link import RedisLink
 from controlplane.background.settle_endpoints import SettleEndpoints
 from controlplane.errors import ValidationException
-from controlplane.operations.context import Context
+from controlplane.operations.context import NOBODY, Caller, Context
 from controlplane.operations.registry import OPERATIONS
 from controlplane.shapes.parse import parse
 from controlplane.snapshot import Limits
@@ -29,12 +30,15 @@ ACCOUNT, REGION = "123456789012", "us-east-1"
 Call = Callable[..., Awaitable[dict[str, Any]]]
 
 
-def caller(database: Database) -> Call:
+SEALING = Sealing([b"a key for the tests, of 32 bytes."[:32]])
+
+
+def caller(database: Database, who: Caller = NOBODY) -> Call:
     """Return ``call(operation, **members)``: one operation as a replica of the API runs it, its answer as JSON."""
-    return caller_at(database, None)
+    return caller_at(database, None, who)
 
 
-def caller_at(database: Database, now: datetime | None) -> Call:
+def caller_at(database: Database, now: datetime | None, who: Caller = NOBODY) -> Call:
     """Return a ``call`` for which it is always ``now``."""
 
     async def call(operation: str, **members: Any) -> dict[str, Any]:
@@ -42,7 +46,7 @@ def caller_at(database: Database, now: datetime | None) -> Call:
         request = parse(entry.input, members)
         moment = now or datetime.now(UTC)
         async with database.transaction() as session:
-            answer = await entry.run(Context(session, ACCOUNT, REGION, moment), request)
+            answer = await entry.run(Context(session, ACCOUNT, REGION, moment, who, SEALING), request)
         return answer.to_wire() if answer else {}
 
     return call

@@ -82,6 +82,7 @@ class Stubs:
             now=lambda: NOW,
             operations=self.operations,
             observe=lambda operation, code, seconds: self.observed.append((operation, code)),
+            record=None,
         )
 
 

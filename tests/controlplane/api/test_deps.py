@@ -11,7 +11,9 @@ REQUEST = DeleteEndpointInput(EndpointName="e1")
 
 
 def service(stubs: Stubs) -> Service:
-    return Service(stubs.database, "000000000000", "us-east-1", lambda: datetime(2026, 1, 1, 0, 0, 0, 999_999, UTC))
+    return Service(
+        stubs.database, "000000000000", "us-east-1", lambda: datetime(2026, 1, 1, 0, 0, 0, 999_999, UTC), record=None
+    )
 
 
 async def test_one_call_is_one_transaction(stubs: Stubs) -> None:

@@ -10,7 +10,10 @@ from controlplane import shapes
 from controlplane.operations.registry import OPERATIONS
 from controlplane.shapes.base import Shape
 
-OWN = {"RegisterModelHost", "DeregisterModelHost", "ListModelHosts"}
+OWN = {
+    *("RegisterModelHost", "DeregisterModelHost", "ListModelHosts"),
+    *("CreateAccessKey", "ListAccessKeys", "UpdateAccessKey", "RotateAccessKey", "DeleteAccessKey"),
+}
 
 
 def all_inputs() -> set[str]:

@@ -11,7 +11,16 @@ from typing import Any
 
 from controlplane.shapes.base import Bounds, Items, Marker, Moment, OneOf, Shape, Text
 
-OWN_OPERATIONS = {"RegisterModelHost", "DeregisterModelHost", "ListModelHosts"}
+OWN_OPERATIONS = {
+    "RegisterModelHost",
+    "DeregisterModelHost",
+    "ListModelHosts",
+    "CreateAccessKey",
+    "ListAccessKeys",
+    "UpdateAccessKey",
+    "RotateAccessKey",
+    "DeleteAccessKey",
+}
 
 
 @functools.cache
@@ -96,11 +105,11 @@ def _equal(path: str, found: list[object], wanted: object) -> Iterator[str]:
 
 
 def shapes_by_name() -> dict[str, type[Shape]]:
-    from controlplane.shapes import endpoint_configs, endpoints, hosts, models, tags
+    from controlplane.shapes import endpoint_configs, endpoints, hosts, keys, models, tags
 
     return {
         name: value
-        for module in (models, endpoint_configs, endpoints, tags, hosts)
+        for module in (models, endpoint_configs, endpoints, tags, hosts, keys)
         for name, value in vars(module).items()
         if isinstance(value, type) and issubclass(value, Shape) and name.endswith(("Input", "Output"))
     }

@@ -90,7 +90,9 @@ def test_the_environment_is_bounded_as_a_whole() -> None:
     ("environment", "part"),
     [
         ({"WARMROUTE_HOSTS": ""}, "entry 1 is no base URL"),
-        ({"WARMROUTE_HOSTS": "http://169.254.169.254"}, "link-local"),
+        ({"WARMROUTE_HOSTS": "http://0.0.0.0"}, "unspecified"),
+        ({"WARMROUTE_HOST_AUTHORIZATION": "Bearer a\nb"}, "Authorization header"),
+        ({"WARMROUTE_HOST_AUTHORIZATION": "***"}, "Authorization header"),
         ({"WARMROUTE_PING_PATH": "health"}, "starts with /"),
         ({"WARMROUTE_HOST": "http://a"}, "did you mean WARMROUTE_HOSTS?"),
     ],
