@@ -24,6 +24,7 @@ class Line(msgspec.Struct, omit_defaults=True):
     request_id: str
     route: str
     status: int
+    principal: str = ""
     endpoint: str = ""
     variant: str = ""
     instance: str = ""

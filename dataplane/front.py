@@ -7,12 +7,14 @@ import os
 from collections.abc import Callable
 from time import monotonic
 
+from contract.principals import Principal
 from dataplane.access_log import Line
 from dataplane.api import faults
 from dataplane.api.chat import ChatCompletions
 from dataplane.api.faults import Answer, Fault, Refused
 from dataplane.api.native import Invoke, InvokeWithResponseStream
 from dataplane.api.paths import METHODS, Door, is_openai, resolve
+from dataplane.guard import OPEN, Guard, invocable
 from dataplane.invoke import Exchange
 from dataplane.parts import Parts
 from dataplane.routing.routes import Routes
@@ -22,6 +24,9 @@ from dataplane.wire.server import ClientConnection, Responder
 REQUEST_ID_BYTES_MAX = 128
 """Of a client's own X-Request-Id; a longer or unprintable one is replaced, since it goes into logs."""
 
+UNPROVEN_BYTES_MAX = 65_536
+"""With AUTH on, a longer body, or one of unknown length, is read only for a caller whose key is known."""
+
 _POST = (b"POST",)
 _PROMETHEUS = b"content-type: text/plain; version=0.0.4; charset=utf-8\r\n"
 
@@ -29,8 +34,10 @@ _PROMETHEUS = b"content-type: text/plain; version=0.0.4; charset=utf-8\r\n"
 class Front:
     """The service behind all client connections of a worker (``wire.server.Service``)."""
 
-    def __init__(self, parts: Parts, routes: Callable[[], Routes | None]) -> None:
+    def __init__(self, parts: Parts, routes: Callable[[], Routes | None], guard: Guard | None = None) -> None:
+        """``guard``: None with AUTH off."""
         self._parts = parts
+        self._guard = guard
         self._routes = routes
         self._invoke = Invoke()
         self._stream = InvokeWithResponseStream()
@@ -60,7 +67,11 @@ class Front:
         if content_length is not None and content_length > self.body_bytes_max:
             reason = f"the request body of {content_length} bytes is over the limit of {self.body_bytes_max} bytes"
             return self.refusal(request.target, 413, reason)
-        if request.header(b"expect") is None:
+        expects = request.header(b"expect") is not None
+        if self._guard is not None:
+            is_long = (content_length or 0) > UNPROVEN_BYTES_MAX or request.header(b"transfer-encoding") is not None
+            return self._turn_away(self._guard, request) if is_long or expects else None
+        if not expects:
             return None
         door, name = resolve(request.target)
         routes = self._routes()
@@ -71,16 +82,28 @@ class Front:
             return self._whole(request.target, faults.VALIDATION, said)
         return None
 
+    def _turn_away(self, guard: Guard, request: Request) -> bytes | None:
+        """Refuse by its head a stranger's body: it would take memory before anybody knew whose it is."""
+        if resolve(request.target)[0] in OPEN:
+            return None
+        try:
+            guard.claim(request)
+        except Refused as refused:
+            return self._whole(request.target, refused.fault, refused.message)
+        return None
+
     def refusal(self, target: bytes, status: int, reason: str) -> bytes:
         return self._whole(target, faults.BY_STATUS[status], reason)
 
     def _whole(self, target: bytes, fault: Fault, message: str) -> bytes:
         status, headers, body = self._answer(target, fault, message)
         self._count(Door.UNKNOWN, status)
-        lines = headers + _ids(self._new_id())
+        lines = headers + faults.ids(self._new_id())
         return b"%b%bcontent-length: %d\r\nconnection: close\r\n\r\n%b" % (status_line(status), lines, len(body), body)
 
     def _answer(self, target: bytes, fault: Fault, message: str, param: str | None = None) -> Answer:
+        if fault.code in faults.BY_CODE:
+            self._parts.metrics.count("access_refusals_total", (fault.code,))
         if is_openai(target):
             return faults.openai(fault, message, param)
         return faults.native(fault, message)
@@ -90,25 +113,36 @@ class Front:
     def handle(self, connection: ClientConnection, request: Request) -> Responder | None:
         door, name = resolve(request.target)
         request_id = self._request_id(request)
+        caller: Principal | None = None
         try:
+            if self._guard is not None and door not in OPEN:
+                caller = self._guard.caller(request)
+                self._guard.check(caller, door, name, self._routes())
             if request.method not in METHODS.get(door, _POST):
                 wanted = METHODS.get(door, _POST)[0].decode()
                 fault = faults.NOT_FOUND if door is Door.UNKNOWN else faults.METHOD
                 raise Refused(fault, "There is no such path." if door is Door.UNKNOWN else f"Use {wanted} here.")
             if door in (Door.INVOKE, Door.INVOKE_STREAM, Door.CHAT, Door.CHAT_BY_MODEL):
-                return self._begin(connection, request, door, name, request_id)
-            status, headers, body = self._plain(door, request)
+                return self._begin(connection, request, door, name, request_id, caller)
+            status, headers, body = self._plain(door, caller)
         except Refused as refused:
             status, headers, body = self._answer(request.target, refused.fault, refused.message, refused.param)
             if refused.fault is faults.METHOD:
                 headers += b"allow: %b\r\n" % b", ".join(METHODS.get(door, _POST))
-            self._note(connection, request, door, status, request_id, refused.message)
+            headers += refused.headers
+            self._note(connection, request, door, status, request_id, refused.message, caller)
         self._count(door, status)
-        connection.respond(status, headers + _ids(request_id), body)
+        connection.respond(status, headers + faults.ids(request_id), body)
         return None
 
     def _begin(
-        self, connection: ClientConnection, request: Request, door: Door, name: str, request_id: bytes
+        self,
+        connection: ClientConnection,
+        request: Request,
+        door: Door,
+        name: str,
+        request_id: bytes,
+        caller: Principal | None,
     ) -> Responder:
         routes = self._routes()
         if routes is None:
@@ -123,14 +157,18 @@ class Front:
             call = self._chat.read(request, name)
         else:
             call = self._chat.read(request, None)
+            if self._guard is not None and caller is not None:
+                self._guard.check_endpoint(caller, call.endpoint_name, routes)
             if call.endpoint_name not in routes.endpoints:
                 said = f"The model '{call.endpoint_name[:64]}' does not exist: no endpoint has this name."
                 raise Refused(faults.MODEL_UNKNOWN, said, "model")
+        if caller is not None:
+            call.principal = caller.id
         exchange = Exchange(self._parts, connection, request, call, request_id)
         exchange.begin(routes)
         return exchange
 
-    def _plain(self, door: Door, request: Request) -> Answer:
+    def _plain(self, door: Door, caller: Principal | None) -> Answer:
         routes = self._routes()
         if door is Door.LIVE:
             return _json(200, {"status": "live"})
@@ -141,7 +179,7 @@ class Front:
         if door is Door.MODELS:
             if routes is None:
                 raise Refused(faults.UNAVAILABLE, "This worker has no routing table yet.")
-            return _json(200, {"object": "list", "data": _models(routes)})
+            return _json(200, {"object": "list", "data": _models(routes, caller)})
         if door is Door.INVOKE_ASYNC:
             raise Refused(faults.VALIDATION, "InvokeEndpointAsync is not supported by this version.")
         if door is Door.CHAT_COMPONENT:
@@ -170,7 +208,14 @@ class Front:
         self._parts.metrics.count("requests_total", ("", door.value, str(status)))
 
     def _note(
-        self, connection: ClientConnection, request: Request, door: Door, status: int, request_id: bytes, why: str
+        self,
+        connection: ClientConnection,
+        request: Request,
+        door: Door,
+        status: int,
+        request_id: bytes,
+        why: str,
+        caller: Principal | None,
     ) -> None:
         now = monotonic()
         self._parts.log.write(
@@ -179,6 +224,7 @@ class Front:
                 request_id=request_id.decode(),
                 route=door.value,
                 status=status,
+                principal=caller.id if caller is not None else "",
                 attempts=0,
                 request_bytes=len(request.body),
                 total_ms=round((now - request.received_at) * 1e3, 3),
@@ -188,14 +234,11 @@ class Front:
         )
 
 
-def _ids(request_id: bytes) -> bytes:
-    return b"x-amzn-RequestId: %b\r\nx-request-id: %b\r\n" % (request_id, request_id)
-
-
-def _models(routes: Routes) -> list[dict[str, object]]:
+def _models(routes: Routes, caller: Principal | None) -> list[dict[str, object]]:
     return [
         {"id": endpoint.name, "object": "model", "created": endpoint.created, "owned_by": "warmroute"}
         for endpoint in routes.endpoints.values()
+        if invocable(caller, endpoint)
     ]
 
 

@@ -33,9 +33,9 @@ class Exchange:
     """One request and its answer. ``check`` is called by the worker's sweep and enforces the time limits."""
 
     __slots__ = (
-        "_answer_bytes", "_attempts", "_call", "_client", "_collected", "_connecting", "_context", "_degraded",
-        "_ended", "_endpoint", "_failure", "_first_byte_at", "_head", "_held", "_host", "_host_status", "_key",
-        "_last_byte_at", "_last_part", "_number", "_outcome", "_parts", "_paused", "_reason", "_request",
+        "_answer_bytes", "_attempts", "_call", "_client", "_collected", "_connecting", "_context", "_credential",
+        "_degraded", "_ended", "_endpoint", "_failure", "_first_byte_at", "_head", "_held", "_host", "_host_status",
+        "_key", "_last_byte_at", "_last_part", "_number", "_outcome", "_parts", "_paused", "_reason", "_request",
         "_request_id", "_sent_at", "_tried", "_variant",
     )  # fmt: skip
 
@@ -48,6 +48,7 @@ class Exchange:
         self._endpoint: EndpointRoutes | None = None
         self._variant: VariantRoutes | None = None
         self._context: Context | None = None
+        self._credential = b""
         self._key: int | None = None
         self._number = -1
         self._tried: tuple[int, ...] = ()
@@ -84,6 +85,10 @@ class Exchange:
             raise Refused(faults.VALIDATION, faults.no_variant(endpoint.name, names, call.target_variant))
         self._endpoint, self._variant = endpoint, variant
         self._context = Context(routes.account_id, routes.region, endpoint.name, variant.name)
+        credential = self._parts.host_credentials.line(variant.host_authorization)
+        if credential is None:
+            raise Refused(faults.UNAVAILABLE, "The credential of this endpoint's model hosts cannot be opened.")
+        self._credential = credential
         if variant.strategy is Strategy.PREFIX_AWARE:
             if call.chat is not None:
                 self._key = chat_key(call.chat, variant.prefix_length)
@@ -166,11 +171,12 @@ class Exchange:
         self._sent_at = self._last_byte_at = monotonic()
         address = self._variant.addresses[self._variant.positions[self._number]]
         body = self._request.body
-        head = b"POST %b%b HTTP/1.1\r\nHost: %b\r\n%bX-Request-Id: %b\r\nContent-Length: %d\r\n\r\n" % (
+        head = b"POST %b%b HTTP/1.1\r\nHost: %b\r\n%b%bX-Request-Id: %b\r\nContent-Length: %d\r\n\r\n" % (
             address.path,
             self._call.api.host_path,
             address.authority,
             self._call.headers,
+            self._credential,
             self._request_id,
             len(body),
         )
@@ -264,7 +270,7 @@ class Exchange:
         body = b"".join(self._collected or ())
         status, headers, answer = self._call.api.answer_whole(self._host_status, body, whole, self._context)
         self._end(status)
-        self._client.respond(status, headers + self._ids(), answer)
+        self._client.respond(status, headers + faults.ids(self._request_id), answer)
 
     def _break_off(self, failure: Failure, reason: str) -> None:
         """The answer's head is with the client: let it see that the rest is missing, in its API's own form."""
@@ -286,10 +292,7 @@ class Exchange:
     def _fail(self, fault: Fault, message: str, param: str | None = None) -> None:
         status, headers, body = self._call.api.failure(fault, message, param, self._context)
         self._end(status)
-        self._client.respond(status, headers + self._ids(), body)
-
-    def _ids(self) -> bytes:
-        return b"x-amzn-RequestId: %b\r\nx-request-id: %b\r\n" % (self._request_id, self._request_id)
+        self._client.respond(status, headers + faults.ids(self._request_id), body)
 
     # --- the client's side -------------------------------------------------------------------------------------------
 
@@ -392,5 +395,6 @@ class Exchange:
                 failure=self._failure,
                 reason=self._reason,
                 client=self._client.peer,
+                principal=self._call.principal,
             ),
         )

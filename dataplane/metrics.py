@@ -19,6 +19,7 @@ _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0
 
 COUNTERS: dict[str, tuple[str, Labels]] = {
     "requests_total": ("Requests answered, by final status", ("endpoint", "route", "status")),
+    "access_refusals_total": ("Callers turned away, by the error's code", ("code",)),
     "route_decisions_total": ("Instances chosen, by how", ("endpoint", "variant", "strategy", "outcome")),
     "route_degraded_total": ("Decisions made without Redis", ("endpoint", "variant")),
     "retries_total": ("Deliveries tried on another instance", ("endpoint",)),

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from contract.settings import Settings
 from dataplane.access_log import AccessLog
+from dataplane.host_credentials import HostCredentials
 from dataplane.metrics import Metrics
 from dataplane.state.budget import RetryBudget
 from dataplane.state.health import Health
@@ -43,6 +44,7 @@ class Parts:
     in_flight: InFlight
     pool: Pool
     health: Health
+    host_credentials: HostCredentials
     budget: RetryBudget
     metrics: Metrics
     log: AccessLog

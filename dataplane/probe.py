@@ -37,8 +37,8 @@ class _Ping:
             self._answered.set_result(answered)
 
 
-async def ping(pool: Pool, address: Address, path: str) -> bool:
-    """Return whether the host answers 200 within TIMEOUT_SECONDS."""
+async def ping(pool: Pool, address: Address, path: str, credential: bytes = b"") -> bool:
+    """Return whether the host answers 200 within TIMEOUT_SECONDS. ``credential``: a header line, or nothing."""
     loop = asyncio.get_running_loop()
     answered: asyncio.Future[bool] = loop.create_future()
     leased: list[HostConnection] = []
@@ -49,8 +49,8 @@ async def ping(pool: Pool, address: Address, path: str) -> bool:
                 answered.set_result(False)
             return
         leased.append(connection)
-        head = b"GET %b%b HTTP/1.1\r\nHost: %b\r\nConnection: close\r\n\r\n"
-        connection.send(_Ping(answered), head % (address.path, path.encode(), address.authority), b"")
+        head = b"GET %b%b HTTP/1.1\r\nHost: %b\r\n%bConnection: close\r\n\r\n"
+        connection.send(_Ping(answered), head % (address.path, path.encode(), address.authority, credential), b"")
 
     task = pool.connect(address, connected)
     try:

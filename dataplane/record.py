@@ -36,6 +36,7 @@ class Finished:
     failure: str
     reason: str
     client: str
+    principal: str = ""
 
 
 def failure(
@@ -86,5 +87,6 @@ def note(metrics: Metrics, log: AccessLog, done: Finished) -> None:
             failure=done.failure,
             reason=done.reason,
             client=done.client,
+            principal=done.principal,
         )
     )

@@ -20,11 +20,14 @@ import uvloop
 from contract.settings import Settings, load, require
 from dataplane.access_log import AccessLog
 from dataplane.front import Front
+from dataplane.guard import Guard
 from dataplane.host import Address
+from dataplane.host_credentials import HostCredentials
 from dataplane.metrics import Labels, Metrics
 from dataplane.parts import Parts
 from dataplane.probe import ping
 from dataplane.routing.routes import Routes
+from dataplane.secret_key import sealing_of
 from dataplane.state import store
 from dataplane.state.budget import RetryBudget
 from dataplane.state.health import Health
@@ -73,6 +76,9 @@ class Worker:
     def __init__(self, settings: Settings, slot: int, directory: Path | None) -> None:
         self.loop = asyncio.get_running_loop()
         self.settings = settings
+        sealing = sealing_of(settings)
+        self.guard = Guard(sealing) if settings.auth == "on" and sealing is not None else None
+        self.host_credentials = HostCredentials(sealing)
         url = require(settings, "REDIS_URL")
         identity = f"{socket.gethostname()[:32]}-{slot}-{os.urandom(6).hex()}".replace("/", "-")
         self.metrics = Metrics(directory / "metrics" if directory is not None else None, f"{slot}-{os.getpid()}")
@@ -96,6 +102,7 @@ class Worker:
             in_flight=self.in_flight,
             pool=self.pool,
             health=self.health,
+            host_credentials=self.host_credentials,
             budget=RetryBudget(),
             metrics=self.metrics,
             log=self.log,
@@ -103,7 +110,7 @@ class Worker:
             dice=random.Random(),  # noqa: S311 - spreads load, guards nothing
         )
         self.exchanges = parts.exchanges
-        self.front = Front(parts, lambda: self.routes.current)
+        self.front = Front(parts, lambda: self.routes.current, self.guard)
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -159,6 +166,9 @@ class Worker:
 
     def _applied(self, routes: Routes) -> None:
         """A new table: drop what left it, take what it says of health."""
+        if self.guard is not None:
+            self.guard.apply(routes)
+        self.host_credentials.apply(routes)
         instances = routes.instances()
         self.health.forget_all_but(set(instances))
         now = self.loop.time()
@@ -192,8 +202,9 @@ class Worker:
         found = routes.instances().get(identity) if routes is not None else None
         answered = False
         if found is not None:
-            instance, path = found
-            answered = await ping(self.pool, Address.of(instance.base_url), path)
+            instance, variant = found
+            credential = self.host_credentials.line(variant.host_authorization) or b""
+            answered = await ping(self.pool, Address.of(instance.base_url), variant.ping_path, credential)
         if self.health.probed(identity, answered, self.loop.time()):
             logger.info("Instance %s answers its ping again and takes requests", identity)
 

@@ -64,3 +64,5 @@ class Call:
     chat: Chat | None
     is_stream: bool
     """The client asked for a stream; what the host answers decides in the end."""
+    principal: str = ""
+    """Whose request it is, for the log."""

@@ -28,7 +28,6 @@ class Fault:
 VALIDATION = Fault("ValidationError", 400, 400, "invalid_request_error", "validation_error")
 MODEL_UNKNOWN = Fault("ValidationError", 400, 404, "invalid_request_error", "model_not_found")
 MALFORMED = Fault("MalformedHttpRequestException", 400, 400, "invalid_request_error", "malformed_request")
-FORBIDDEN = Fault("AccessDeniedException", 403, 403, "invalid_request_error", "access_denied")
 NOT_FOUND = Fault("UnknownOperationException", 404, 404, "invalid_request_error", "not_found")
 METHOD = Fault("UnknownOperationException", 405, 405, "invalid_request_error", "method_not_allowed")
 SLOW_REQUEST = Fault("RequestTimeoutException", 408, 408, "invalid_request_error", "request_timeout")
@@ -38,6 +37,24 @@ MODEL = Fault("ModelError", 424, 502, "server_error", "model_error", retry=False
 MODEL_TIMEOUT = Fault("ModelError", 424, 504, "server_error", "model_timeout", retry=False)
 UNAVAILABLE = Fault("ServiceUnavailable", 503, 503, "server_error", "service_unavailable")
 INTERNAL = Fault("InternalFailure", 500, 500, "server_error", "internal_error")
+
+# Who one is (401 to OpenAI's clients, where AWS has only 403), and what one may.
+MISSING_TOKEN = Fault(
+    "MissingAuthenticationTokenException", 403, 401, "invalid_request_error", "missing_authentication_token"
+)
+INCOMPLETE_SIGNATURE = Fault("IncompleteSignatureException", 403, 401, "invalid_request_error", "invalid_api_key")
+UNRECOGNIZED_CLIENT = Fault("UnrecognizedClientException", 403, 401, "invalid_request_error", "invalid_api_key")
+INVALID_SIGNATURE = Fault("InvalidSignatureException", 403, 403, "invalid_request_error", "invalid_signature")
+EXPIRED_TOKEN = Fault("ExpiredTokenException", 403, 403, "invalid_request_error", "expired_token")
+FORBIDDEN = Fault("AccessDeniedException", 403, 403, "invalid_request_error", "access_denied")
+THROTTLED = Fault("ThrottlingException", 429, 429, "requests", "rate_limit_exceeded")
+
+BY_CODE = {
+    fault.code: fault
+    for fault in (MISSING_TOKEN, INCOMPLETE_SIGNATURE, UNRECOGNIZED_CLIENT, INVALID_SIGNATURE, EXPIRED_TOKEN,
+                  FORBIDDEN, THROTTLED)
+}  # fmt: skip
+"""Of callers that are turned away, by the code that ``access`` names."""
 
 BY_STATUS = {fault.status: fault for fault in (MALFORMED, SLOW_REQUEST, TOO_LARGE, HEAD_TOO_LARGE, UNAVAILABLE)}
 """For refusals of the wire, which knows only statuses."""
@@ -49,11 +66,13 @@ Answer = tuple[int, bytes, bytes]
 class Refused(Exception):
     """A request that is answered without asking a host."""
 
-    def __init__(self, fault: Fault, message: str, param: str | None = None) -> None:
+    def __init__(self, fault: Fault, message: str, param: str | None = None, headers: bytes = b"") -> None:
+        """``headers``: complete lines beside the fault's own."""
         super().__init__(message)
         self.fault = fault
         self.message = message
         self.param = param
+        self.headers = headers
 
 
 def native(fault: Fault, message: str, **members: object) -> Answer:
@@ -67,6 +86,8 @@ def native(fault: Fault, message: str, **members: object) -> Answer:
 def openai(fault: Fault, message: str, param: str | None = None) -> Answer:
     """Return an error in OpenAI's envelope, with the header by which OpenAI's clients know whether to try again."""
     headers = b"content-type: application/json\r\n"
+    if fault.chat_status == 401:
+        headers += b"www-authenticate: Bearer\r\n"
     if fault is UNAVAILABLE:
         headers += b"retry-after: 1\r\n"
     elif not fault.retry:
@@ -77,6 +98,11 @@ def openai(fault: Fault, message: str, param: str | None = None) -> Answer:
 def openai_body(fault: Fault, message: str, param: str | None = None) -> bytes:
     error = {"message": _plain(message), "type": fault.chat_type, "param": param, "code": fault.chat_code}
     return _encode({"error": error})
+
+
+def ids(request_id: bytes) -> bytes:
+    """Return the header lines by which an answer is found in the log."""
+    return b"x-amzn-RequestId: %b\r\nx-request-id: %b\r\n" % (request_id, request_id)
 
 
 def _plain(message: str) -> str:

@@ -8,8 +8,8 @@ from dataplane.routing.instance_order import RANKS, InstanceOrder
 class VariantRoutes:
     """One variant with what each request needs of it."""
 
-    __slots__ = ("addresses", "instances", "name", "numbers", "order", "positions", "prefix_length", "strategy",
-                 "threshold", "weight")  # fmt: skip
+    __slots__ = ("addresses", "host_authorization", "instances", "name", "numbers", "order", "positions",
+                 "prefix_length", "strategy", "threshold", "weight")  # fmt: skip
 
     def __init__(self, variant: Variant) -> None:
         self.name = variant.name
@@ -17,6 +17,7 @@ class VariantRoutes:
         self.strategy: Strategy = variant.strategy
         self.prefix_length = variant.prefix_length or 0
         self.threshold = variant.concurrency_threshold or 0
+        self.host_authorization = variant.host_authorization
         self.instances: tuple[Instance, ...] = variant.instances
         self.numbers = tuple(instance.number for instance in variant.instances)
         self.positions = {number: position for position, number in enumerate(self.numbers)}
@@ -32,12 +33,13 @@ class VariantRoutes:
 class EndpointRoutes:
     """One endpoint."""
 
-    __slots__ = ("created", "id", "name", "variants")
+    __slots__ = ("created", "id", "name", "tenant", "variants")
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.name = endpoint.name
         self.id = endpoint.id
         self.created = endpoint.created
+        self.tenant = endpoint.tenant
         self.variants = tuple(VariantRoutes(variant) for variant in endpoint.variants)
 
 
@@ -58,10 +60,10 @@ class Routes:
             for address in variant.addresses
         }
 
-    def instances(self) -> "dict[str, tuple[Instance, str]]":
-        """Return identity -> (instance, ping path)."""
+    def instances(self) -> "dict[str, tuple[Instance, Variant]]":
+        """Return identity -> (instance, a variant that it is bound to)."""
         return {
-            instance.identity: (instance, variant.ping_path)
+            instance.identity: (instance, variant)
             for endpoint in self.table.endpoints
             for variant in endpoint.variants
             for instance in variant.instances

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from access.sealing import Sealing
 from contract.routing_table import Endpoint, Instance, RoutingTable, Strategy, Variant
 from contract.settings import Settings
 from dataplane.access_log import AccessLog
@@ -24,6 +26,7 @@ from dataplane.api.chat import ChatCompletions
 from dataplane.api.faults import Refused
 from dataplane.api.native import Invoke, InvokeWithResponseStream
 from dataplane.host import Address, Failure
+from dataplane.host_credentials import HostCredentials
 from dataplane.invoke import Exchange
 from dataplane.metrics import Metrics
 from dataplane.parts import Parts
@@ -36,6 +39,7 @@ from dataplane.wire.http import Headers, Request
 from tests.dataplane.test_metrics import read
 from tests.dataplane.wire.transport import ManualLoop
 
+SEALING = Sealing([b"k" * 32])
 SETTINGS = Settings(
     invoke_timeout_seconds=10, stream_timeout_seconds=20, first_byte_timeout_seconds=5, idle_timeout_seconds=3
 )
@@ -195,11 +199,15 @@ class Play:
         strategy: Strategy = Strategy.PREFIX_AWARE,
         body: bytes = b'{"messages":[{"content":"hello"}]}',
         request_id: bytes = b"r1",
+        authorization: bytes = b"",
     ) -> None:
         instances = tuple(Instance(f"h{n}", n, f"http://h{n}:8000/base") for n in range(1, count + 1))
         is_aware = strategy is Strategy.PREFIX_AWARE
         variant = Variant("v1", 1.0, instances, strategy, 1024 if is_aware else None, 2 if is_aware else None)
+        variant = msgspec.structs.replace(variant, host_authorization=authorization)
         self.routes = Routes(RoutingTable("e", 1, "0" * 12, "us-east-1", (Endpoint("e", "id", 1, (variant,)),)))
+        self.credentials = HostCredentials(SEALING)
+        self.credentials.apply(self.routes)
         self.client, self.pool, self.in_flight = Client(), Pool(), InFlight()
         self.metrics, self.health, self.budget = Metrics(), Health(10.0), RetryBudget()
         self.lines = io.StringIO()
@@ -211,6 +219,7 @@ class Play:
             self.in_flight,  # type: ignore[arg-type]
             self.pool,  # type: ignore[arg-type]
             self.health,
+            self.credentials,
             self.budget,
             self.metrics,
             self.log,
@@ -641,3 +650,22 @@ def test_a_client_that_leaves_takes_its_request_along(phase: str) -> None:
     assert all(host.state == "cancelled" for host in play.pool.leased)
     assert play.client.end == ""
     assert play.line()["status"] == 499
+
+
+# --- the host's own credential ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("api", ["invoke", "stream", "chat"])
+def test_a_host_is_sent_its_own_credential(api: str) -> None:
+    host = Play(api, authorization=SEALING.seal("Bearer of-the-host")).begin().delivered()
+    assert host.sent.count(b"\r\nAuthorization: Bearer of-the-host\r\n") == 1
+
+
+def test_a_host_without_a_credential_is_sent_none() -> None:
+    assert b"uthorization" not in Play().begin().delivered().sent
+
+
+def test_a_credential_that_does_not_open_fails_the_request_rather_than_going_without() -> None:
+    with pytest.raises(Refused) as caught:
+        Play(authorization=Sealing([b"x" * 32]).seal("Bearer of-the-host")).begin()
+    assert caught.value.fault is faults.UNAVAILABLE

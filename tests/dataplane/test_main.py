@@ -82,10 +82,17 @@ def test_without_a_store_in_the_settings_nothing_starts() -> None:
         run(Settings())
 
 
-def test_a_wish_for_authentication_is_refused() -> None:
-    """Until it exists: a door that was meant to be locked must not stand open."""
-    with pytest.raises(StartupError, match="WARMROUTE_AUTH=on is not supported"):
+def test_authentication_needs_the_secret_key() -> None:
+    """A worker that found out later would turn everybody away."""
+    with pytest.raises(SettingsError, match="WARMROUTE_AUTH=on needs WARMROUTE_SECRET_KEY or WARMROUTE_SECRET_KEY_"):
         run(replace(SETTINGS, auth="on"))
+    with pytest.raises(SettingsError, match="WARMROUTE_SECRET_KEY is no key"):
+        run(replace(SETTINGS, auth="on", secret_key="guess"))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1", "example.internal"])
+def test_with_authentication_any_address_is_listened_on(host: str) -> None:
+    main._check_doors(replace(SETTINGS, auth="on", secret_key="A" * 43 + "="), host)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.internal", "", "127.0.0.1.example"])

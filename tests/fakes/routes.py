@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import redis
 
 from contract import redis_keys
+from contract.principals import Principal
 from contract.routing_table import Endpoint, Instance, RoutingTable, Strategy, Variant, encode
 from tests.fakes.model_host import ModelHost
 from tests.waiting import wait_until
@@ -56,13 +57,15 @@ class Routes:
         self.epoch = uuid.uuid4().hex
         self.generation = 0
         self.endpoints: dict[str, Endpoint] = {}
+        self.principals: dict[str, Principal] = {}
 
     def close(self) -> None:
         self.redis.close()
 
     @property
     def table(self) -> RoutingTable:
-        return RoutingTable(self.epoch, self.generation, ACCOUNT, "us-east-1", tuple(self.endpoints.values()))
+        endpoints, principals = tuple(self.endpoints.values()), tuple(self.principals.values())
+        return RoutingTable(self.epoch, self.generation, ACCOUNT, "us-east-1", endpoints, principals)
 
     def put(self, *endpoints: Endpoint, notify: bool = True) -> None:
         """Add or replace endpoints by name and publish."""

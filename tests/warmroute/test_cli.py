@@ -142,7 +142,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         ),
         ("host", {"NONSENSE": "1"}, "WARMROUTE_NONSENSE is not a setting"),
         ("dataplane", {"REDIS_URL": "redis://h", "LEASE_SECONDS": "soon"}, "WARMROUTE_LEASE_SECONDS must be a number"),
-        ("dataplane", {"REDIS_URL": "redis://h", "AUTH": "on"}, "WARMROUTE_AUTH=on is not supported by this version"),
+        ("dataplane", {"REDIS_URL": "redis://h", "AUTH": "on"}, "WARMROUTE_AUTH=on needs WARMROUTE_SECRET_KEY or"),
     ],
 )
 def test_a_setting_at_fault_is_named(

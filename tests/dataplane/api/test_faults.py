@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from access.refusals import Denial
 from dataplane.api import faults
 from dataplane.api.faults import Fault
 from tests.dataplane.api.runtime_model import MODEL, body_of, lines, parsed_error
@@ -12,6 +13,12 @@ ALL = {name: value for name, value in vars(faults).items() if isinstance(value, 
 
 COMMON = {
     "AccessDeniedException": 403,
+    "ExpiredTokenException": 403,
+    "IncompleteSignatureException": 403,
+    "InvalidSignatureException": 403,
+    "MissingAuthenticationTokenException": 403,
+    "ThrottlingException": 429,
+    "UnrecognizedClientException": 403,
     "MalformedHttpRequestException": 400,
     "RequestEntityTooLargeException": 413,
     "RequestTimeoutException": 408,
@@ -60,9 +67,9 @@ def test_openai_clients_read_the_envelope(name: str) -> None:
 def test_statuses_say_whose_fault_it_is(name: str) -> None:
     """openai's and boto3's clients retry 5xx, 408 and 429 by themselves."""
     fault = ALL[name]
-    is_clients = fault.chat_type == "invalid_request_error"
+    is_clients = fault.chat_type != "server_error"
     assert is_clients == (fault.chat_status < 500 or fault.chat_status == 501)
-    assert fault.chat_type in ("invalid_request_error", "server_error")
+    assert fault.chat_type in ("invalid_request_error", "requests", "server_error")
 
 
 def test_clients_do_not_send_again_what_a_host_may_be_running() -> None:
@@ -76,6 +83,21 @@ def test_clients_may_come_back_soon_when_no_host_could_be_asked() -> None:
         assert answer[0] == 503
         assert ("retry-after", "1") in lines(answer[1])
         assert "x-should-retry" not in dict(lines(answer[1]))
+
+
+def test_a_caller_that_is_turned_away_is_found_by_the_code_of_the_denial() -> None:
+    assert {denial.code: denial.status for denial in Denial} == {
+        code: fault.status for code, fault in faults.BY_CODE.items()
+    }
+
+
+def test_who_one_is_and_what_one_may_differ_for_openais_clients() -> None:
+    """401 asks for another key, 403 does not; RFC 9110 wants the first to name the scheme."""
+    for fault in faults.BY_CODE.values():
+        status, headers, _ = faults.openai(fault, "x")
+        assert (("www-authenticate", "Bearer") in lines(headers)) == (status == 401)
+    unknown = {faults.MISSING_TOKEN, faults.INCOMPLETE_SIGNATURE, faults.UNRECOGNIZED_CLIENT}
+    assert unknown == {fault for fault in ALL.values() if fault.chat_status == 401}
 
 
 def test_the_wire_finds_a_fault_for_each_of_its_statuses() -> None:

@@ -42,8 +42,8 @@ def test_a_host_of_two_variants_is_one_instance_and_one_address() -> None:
     found = routes(Endpoint("e", "1", 1, (PREFIX,)), Endpoint("f", "2", 1, (LEAST,)))
     assert found.addresses == {Address.of(f"http://h{number}:8000") for number in (5, 3, 9, 8)}
     assert set(found.instances()) == {"h5", "h3", "h9", "h8"}
-    instance, ping_path = found.instances()["h5"]
-    assert (instance.base_url, ping_path) == ("http://h5:8000", "/health")
+    instance, variant = found.instances()["h5"]
+    assert (instance.base_url, variant.ping_path) == ("http://h5:8000", "/health")
 
 
 def test_an_empty_table_has_nothing() -> None:
