@@ -14,7 +14,7 @@ local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local corrections = 0
 local counts = {}
-local touched = false
+local created = false
 
 local function count(instance)
   local known = counts[instance]
@@ -40,22 +40,24 @@ end
 
 -- Add delta to the worker's share and to the load. A share never falls below zero; what was asked beyond is a correction.
 local function add(who, instance, delta)
-  local field = who .. '/' .. instance
-  local share = tonumber(call('HGET', ledger_key, field) or 0)
-  if share + delta < 0 then
-    corrections = corrections - share - delta
-    delta = -share
-  end
   if delta == 0 then return end
-  if share + delta == 0 then call('HDEL', ledger_key, field) else call('HSET', ledger_key, field, share + delta) end
-  local total = count(instance) + delta
+  local field = who .. '/' .. instance
+  local share = call('HINCRBY', ledger_key, field, delta)
+  if share <= 0 then call('HDEL', ledger_key, field) end
+  if share < 0 then
+    corrections = corrections - share
+    delta = delta - share
+    if delta == 0 then return end
+  end
+  local total = call('HINCRBY', load_key, instance, delta)
+  -- The key may be a new one, without an end of life.
+  if total == delta then created = true end
+  if total <= 0 then call('HDEL', load_key, instance) end
   if total < 0 then
     corrections = corrections - total
     total = 0
   end
   counts[instance] = total
-  touched = true
-  if total == 0 then call('HDEL', load_key, instance) else call('HSET', load_key, instance, total) end
 end
 
 local function strike(who)
@@ -70,9 +72,12 @@ local function strike(who)
 end
 
 if sequence <= tonumber(call('HGET', ledger_key, worker) or -1) then return {1, 0, 0} end
-if not held and not call('ZSCORE', leases_key, worker) then return {2, 0, 0} end
 -- The first write is one that a full server refuses: either all of the script is done or nothing.
-call('ZADD', leases_key, now + lease, worker)
+local had_lease = call('ZADD', leases_key, now + lease, worker) == 0
+if not held and not had_lease then
+  call('ZREM', leases_key, worker)
+  return {2, 0, 0}
+end
 if held then strike(worker) end
 for _, gone in ipairs(call('ZRANGEBYSCORE', leases_key, '-inf', now)) do
   strike(gone)
@@ -113,11 +118,14 @@ local function pick(admit)
 end
 
 local result = {0, 0, 0}
+local admitted = {}
 for _, admit in ipairs(admits) do
   local position, outcome
   if admit[1] == 0 then position, outcome = least(admit) else position, outcome = pick(admit) end
   if position then
-    add(worker, admit[position], 1)
+    local instance = admit[position]
+    counts[instance] = count(instance) + 1
+    admitted[instance] = (admitted[instance] or 0) + 1
     result[#result + 1] = position - 4
     result[#result + 1] = outcome
   else
@@ -125,9 +133,10 @@ for _, admit in ipairs(admits) do
     result[#result + 1] = 2
   end
 end
+for instance, number in pairs(admitted) do add(worker, instance, number) end
 result[2] = corrections
--- An empty hash is no key and forgets its end of life, so the load's is set with each change.
-if touched then call('PEXPIRE', load_key, lease * 4) end
+-- An empty hash is no key and forgets its end of life.
+if created then call('PEXPIRE', load_key, lease * 4) end
 if renew == 1 then
   -- Keys outlive every lease that they record and no more: nothing of a deleted endpoint stays behind.
   for _, key in ipairs(KEYS) do call('PEXPIRE', key, lease * 4) end

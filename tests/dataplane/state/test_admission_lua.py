@@ -289,3 +289,21 @@ def test_a_fleet_that_died_whole_leaves_no_count(store: Store) -> None:
     wait_until(lambda: not store.redis.exists(store.ledger_key, store.leases_key), 2.0)
     store.call("b", held={}, renew=True)
     assert store.load == {}
+
+
+def test_a_call_runs_few_commands_and_no_more_for_more_of_the_same(settled: Store) -> None:
+    """A command costs the server more than all that the script does itself."""
+
+    def commands_of(admits: int) -> int:
+        before = commands_run(settled)
+        settled.call("a", deltas={1: -1}, admits=[admit([1, 2, 3], 900)] * admits)
+        # Less the INFO that counts them.
+        return commands_run(settled) - before - 1
+
+    settled.call("a", held={1: 9})
+    assert commands_of(1) == commands_of(32) <= 10
+
+
+def commands_run(store: Store) -> int:
+    """Return how many commands the server has run, those in scripts included."""
+    return sum(stat["calls"] for stat in store.redis.info("commandstats").values())
