@@ -154,6 +154,7 @@ def outage(
             began = time.monotonic()
             load.wait(int(40 * LEASE_SECONDS * 1.5))
             ended = time.monotonic()
+            assert {plane.status(f"/health/{probe}") for plane in planes for probe in ("live", "ready")} == {200}
             end()
             fleet.stage.routes.write()
             wait_until(lambda: all(plane.metric("warmroute_store_up") == 1 for plane in planes), BACK_SECONDS)
