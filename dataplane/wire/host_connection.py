@@ -163,6 +163,8 @@ class HostConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self.socket = None
+        # It holds this connection: without it both are gone at once, not with the next full collection.
+        del self._parser
         exchange, self._exchange = self._exchange, None
         self._owner.retired(self)
         if exchange is None:

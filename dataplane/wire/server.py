@@ -150,9 +150,10 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._service.closed(self)
-        self._transport = None
-        self.deadline = None
+        self._transport = self.deadline = None
         self._queue.clear()
+        # It holds this connection: a cycle, which would keep the last request's body until a full collection.
+        del self._parser
         responder, self._responder = self._responder, None
         if responder is not None:
             responder.client_gone()
