@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from tests.dataplane_e2e.stage import Fleet, chat_body
+from tests.dataplane_e2e.stage import Fleet, Stage, chat_body
 from tests.endurance.client import Client, Pieces
 from tests.endurance.exchange import Route, Run, Runs, draw
 from tests.fakes.answers import SSE, Answer
@@ -17,6 +17,12 @@ PIECES = 15
 SIZES = ((0, 0), (1, 300), (1_000, 9_000), (1_000, 9_000), (10_000, 120_000), (60_000, 140_000))
 SEED = int(os.environ.get("BYTE_EXACT_SEED", "0")) or Random().randrange(1, 1_000_000)
 """A new one each time; a failure says which, and BYTE_EXACT_SEED repeats it."""
+
+
+@pytest.fixture(scope="module")
+def plane(stage: Stage) -> DataPlane:
+    """A data plane that waits for hosts of this very process, which is busy with clients, too."""
+    return stage.start(settings={"STORE_BUDGET_SECONDS": 0.5, "CONNECT_TIMEOUT_SECONDS": 20})
 
 
 @pytest.mark.parametrize("route", Route)
