@@ -8,7 +8,7 @@ from tests.fakes.data_plane import DataPlane
 from tests.fakes.model_host import HostThread
 from tests.fakes.raw_client import request_bytes
 from tests.fleet.link import Link
-from tests.fleet.stage import JSON, SETTINGS, counted, held, hold_all, let_go, working
+from tests.fleet.stage import JSON, LEASE_SECONDS, SETTINGS, counted, held, hold_all, let_go, wait_true, working
 from tests.waiting import wait_until
 
 ROUNDS = 100
@@ -73,7 +73,8 @@ def test_random_requests_count_for_what_comes_after(planes: list[DataPlane], fle
     """9 held at random, then the strategy is switched live: the fewest in flight are filled up first."""
     before = fleet.deploy(3, "RANDOM")
     with held(planes, before, [(before.invocations, b"x")] * 9):
-        assert sum(counted(fleet, before).values()) == 9
+        # They were sent without waiting for Redis, which hears of them a little later.
+        wait_true(fleet, before, LEASE_SECONDS)
         most = max(before.busy().values())
         deployed = fleet.change(before, before.hosts, strategy="LEAST_OUTSTANDING_REQUESTS")
         with held(planes, deployed, [(deployed.invocations, b"x")] * (3 * most - 9)):
