@@ -137,7 +137,7 @@ def test_callers_that_leave_a_worker_that_drains(stage: Stage, planes: list[Data
         assert plane.process is not None
         plane.signal(signal.SIGTERM)
         wait_until(lambda: plane.status("/health/live") == 0, what="the plane takes nothing more")
-        assert sum(counted(fleet, deployed).values()) == 12
+        wait_until(lambda: sum(counted(fleet, deployed).values()) == 12)
         for number, client in enumerate(clients):
             leave(client, number)
         wait_until(lambda: working(deployed) == before, LIMIT_SECONDS)
