@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.dataplane_e2e.callers import SECRET_KEY, Callers
 from tests.dataplane_e2e.stage import Fleet, Stage, runtime
 from tests.fakes.data_plane import DataPlane
 from tests.fakes.fixtures import hosts_thread as hosts_thread
@@ -69,6 +70,20 @@ def second_plane(stage: Stage, plane: DataPlane) -> DataPlane:
 def quick_plane(stage: Stage) -> DataPlane:
     """A data plane whose timeouts a test can wait for."""
     return stage.start(settings=QUICK)
+
+
+@pytest.fixture(scope="session")
+def guarded_plane(stage: Stage) -> DataPlane:
+    """A data plane that lets nobody in without a key."""
+    return stage.start(settings={**EXACT, "AUTH": "on", "SECRET_KEY": SECRET_KEY})
+
+
+@pytest.fixture
+def callers(stage: Stage) -> Iterator[Callers]:
+    """Principals of one test, on the shared stage."""
+    callers = Callers(stage.routes, stage)
+    yield callers
+    callers.close()
 
 
 @pytest.fixture(scope="session")
