@@ -47,6 +47,28 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("SECRET_KEY_FILE", "", "path", "the same from a file, which a process list does not show"),
     Setting(
+        "TLS_CERT_FILE", "", "path", "PEM certificate chain: both planes' listeners speak TLS; SIGHUP reads it anew"
+    ),
+    Setting("TLS_KEY_FILE", "", "path", "PEM private key of that certificate"),
+    Setting(
+        "TLS_CA_FILE", "", "path", "PEM authorities that https model hosts are checked against, beside the system's"
+    ),
+    Setting(
+        "ALLOW_METADATA_HOSTS",
+        "off",
+        "on, off",
+        "on: model hosts may have link-local and metadata addresses, which hand out a machine's credentials",
+        choices=("on", "off"),
+    ),
+    Setting(
+        "AUDIT_DAYS",
+        "400",
+        "days",
+        "audit records older than this are deleted; more than a year of them is kept",
+        1,
+        36500,
+    ),
+    Setting(
         "LEASE_SECONDS",
         "10",
         "s",
@@ -136,6 +158,11 @@ class Settings:
     auth: str = "off"
     secret_key: str = field(default="", repr=False)
     secret_key_file: str = ""
+    tls_cert_file: str = ""
+    tls_key_file: str = ""
+    tls_ca_file: str = ""
+    allow_metadata_hosts: str = "off"
+    audit_days: int = 400
     lease_seconds: float = 10.0
     resync_seconds: float = 5.0
     eject_seconds: float = 10.0

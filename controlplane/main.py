@@ -6,6 +6,7 @@ import ipaddress
 import logging
 import signal
 import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
@@ -14,9 +15,11 @@ import asyncpg  # type: ignore[import-untyped]
 import uvicorn
 from fastapi import FastAPI
 
+from access.files import host_tls, listener_tls, load_certificate, sealing_of
 from contract.settings import Settings, SettingsError, require
 from controlplane.api.app import build_app
 from controlplane.background.driver import Driver
+from controlplane.background.keep_records import KeepRecords
 from controlplane.background.probe_hosts import ProbeHosts
 from controlplane.background.publish_routes import PublishRoutes
 from controlplane.background.redis_link import RedisLink
@@ -44,6 +47,8 @@ class Plane:
     """The parts of one running control plane."""
 
     app: FastAPI
+    tls: ssl.SSLContext | None
+    """Of the listener; None: plain HTTP."""
     driver: Driver
     database: Database
     redis: RedisLink
@@ -66,13 +71,22 @@ class Plane:
 
 
 def build(settings: Settings) -> Plane:
-    """Connect the parts. Nothing is opened before it is used."""
+    """Connect the parts. Nothing is opened before it is used, but files. Raises SettingsError."""
+    sealing, metadata_hosts = sealing_of(settings), settings.allow_metadata_hosts == "on"
     database = Database(require(settings, "DATABASE_URL"))
     redis = RedisLink(require(settings, "REDIS_URL"))
     settle = SettleEndpoints(database, redis, Limits(settings.provision_timeout_seconds, settings.eject_seconds))
-    publish = PublishRoutes(database, redis, settings.account_id, settings.region)
-    prober = ProbeHosts(database, settings.probe_seconds, lambda: driver.states[ProbeHosts.name].wake.set())
-    driver = Driver([settle, prober, publish], database.listen)
+    auth = settings.auth == "on"
+    publish = PublishRoutes(database, redis, settings.account_id, settings.region, with_principals=auth)
+    prober = ProbeHosts(
+        database,
+        settings.probe_seconds,
+        lambda: driver.states[ProbeHosts.name].wake.set(),
+        sealing=sealing,
+        tls=host_tls(settings),
+        metadata_hosts=metadata_hosts,
+    )
+    driver = Driver([settle, prober, publish, KeepRecords(database, settings.audit_days)], database.listen)
     requests = RequestCounts()
     app = build_app(
         database=database,
@@ -81,8 +95,11 @@ def build(settings: Settings) -> Plane:
         is_ready=lambda: _readiness(driver),
         metrics=lambda: render(requests, settle.seen, driver.states, publish.generation, publish.published_at),
         observe=requests.observe,
+        sealing=sealing,
+        auth=auth,
+        metadata_hosts=metadata_hosts,
     )
-    return Plane(app, driver, database, redis, prober)
+    return Plane(app, listener_tls(settings), driver, database, redis, prober)
 
 
 def _readiness(driver: Driver) -> tuple[bool, str]:
@@ -97,18 +114,18 @@ def _readiness(driver: Driver) -> tuple[bool, str]:
 
 async def serve(settings: Settings, host: str, port: int, *, on_ready: Callable[[int], None] | None = None) -> None:
     """Serve until SIGTERM or SIGINT. ``on_ready`` is told the port once requests are taken. Raises StartupError."""
-    _check_doors(settings, host)
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s control plane %(message)s")
     # Their information lines are about themselves, one for each probe and each migration's set-up.
     for name in ("httpx", "alembic", "uvicorn"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    _check_doors(settings, host)
     try:
         plane = build(settings)
     except SettingsError as error:
         raise StartupError(str(error)) from None
     with _listen(host, port) as listener:
         await _migrate(settings.database_url)
-        await _serve(plane, listener, on_ready)
+        await _serve(plane, listener, settings, on_ready)
 
 
 def migrate(database_url: str) -> None:
@@ -138,7 +155,10 @@ def _is_final(cause: BaseException | None) -> bool:
     return sqlstate(cause).startswith(("28", "3D")) or isinstance(cause, asyncpg.InterfaceError)
 
 
-async def _serve(plane: Plane, listener: socket.socket, on_ready: Callable[[int], None] | None) -> None:
+async def _serve(
+    plane: Plane, listener: socket.socket, settings: Settings, on_ready: Callable[[int], None] | None
+) -> None:
+    tls = plane.tls
     server = _Server(
         uvicorn.Config(
             plane.app,
@@ -148,12 +168,13 @@ async def _serve(plane: Plane, listener: socket.socket, on_ready: Callable[[int]
             lifespan="off",
             ws="none",
             timeout_graceful_shutdown=_STOP_SECONDS,
+            ssl_context_factory=None if tls is None else lambda config, default: tls,
         )
     )
     async with plane.at_work() as working:
         # The tasks end only when they are cancelled; if they fail, so must the plane, for it to be started again.
         working.add_done_callback(lambda _: server.stop())
-        with _stopping_by_signal(server):
+        with _stopping_by_signal(server), _reloading_by_signal(plane, settings):
             serving = asyncio.create_task(server.serve([listener]))
             while not server.started and not serving.done():
                 await asyncio.sleep(0.01)
@@ -190,11 +211,40 @@ def _stopping_by_signal(server: _Server) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
+@contextlib.contextmanager
+def _reloading_by_signal(plane: Plane, settings: Settings) -> Iterator[None]:
+    """Take a renewed certificate at SIGHUP; connections that are open keep theirs."""
+
+    def reload() -> None:
+        if plane.tls is None:
+            log.info("SIGHUP: there is no certificate to read anew")
+            return
+        try:
+            load_certificate(plane.tls, settings)
+        except SettingsError as error:
+            log.error("SIGHUP: the certificate stays as it is: %s", error)
+        else:
+            log.info("SIGHUP: the certificate is read anew")
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
+
+
 def _check_doors(settings: Settings, host: str) -> None:
-    if settings.auth == "on":
-        raise StartupError("WARMROUTE_AUTH=on is not supported by this version; listen on loopback with AUTH off")
-    if not all(ipaddress.ip_address(address).is_loopback for address in _addresses(host)):
-        raise StartupError(f"WARMROUTE_AUTH=off is accepted on loopback addresses only, not on {host}")
+    if settings.auth == "off" and not all(map(_is_loopback, _addresses(host))):
+        raise StartupError(
+            f"WARMROUTE_AUTH=off is accepted on loopback addresses only, not on {host}; set WARMROUTE_AUTH=on"
+        )
+    if settings.auth == "on" and not settings.tls_cert_file and not all(map(_is_loopback, _addresses(host))):
+        log.warning("AUTH is on without WARMROUTE_TLS_CERT_FILE: API keys and what is asked travel in the clear")
+
+
+def _is_loopback(address: str) -> bool:
+    return ipaddress.ip_address(address).is_loopback
 
 
 def _addresses(host: str) -> list[str]:

@@ -16,9 +16,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from contract.settings import Settings, require
+from access.files import host_tls, listener_tls, sealing_of
+from contract.settings import Settings, SettingsError, require
 from dataplane.metrics import absorb
-from dataplane.secret_key import sealing_of
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def run(
 
 
 def _check_doors(settings: Settings, host: str) -> None:
-    sealing_of(settings)
+    _check_files(settings)
     if settings.auth == "on":
         return
     try:
@@ -68,6 +68,13 @@ def _check_doors(settings: Settings, host: str) -> None:
         is_loopback = False
     if not is_loopback:
         raise StartupError(f"WARMROUTE_AUTH=off is accepted on loopback addresses only, not on {host}")
+
+
+def _check_files(settings: Settings) -> None:
+    """Raise SettingsError for what would keep a worker from starting."""
+    sealing_of(settings)
+    listener_tls(settings)
+    host_tls(settings)
 
 
 def _make(directory: Path) -> None:
@@ -207,6 +214,11 @@ class _Supervisor:
 
     async def _reload(self) -> None:
         """Replace the workers one by one; each old one drains while its successor takes what comes."""
+        try:
+            _check_files(self._settings)
+        except SettingsError as error:
+            logger.error("SIGHUP: the workers stay as they are: %s", error)
+            return
         logger.info("SIGHUP: replacing the workers one by one")
         for slot in range(len(self._listeners)):
             old = self._processes[slot]

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import uvloop
 
+from access.addresses import is_metadata_address
+from access.files import host_tls, listener_tls, sealing_of
 from contract.settings import Settings, load, require
 from dataplane.access_log import AccessLog
 from dataplane.front import Front
@@ -27,7 +29,6 @@ from dataplane.metrics import Labels, Metrics
 from dataplane.parts import Parts
 from dataplane.probe import ping
 from dataplane.routing.routes import Routes
-from dataplane.secret_key import sealing_of
 from dataplane.state import store
 from dataplane.state.budget import RetryBudget
 from dataplane.state.health import Health
@@ -84,7 +85,13 @@ class Worker:
         self.metrics = Metrics(directory / "metrics" if directory is not None else None, f"{slot}-{os.getpid()}")
         self.log = AccessLog()
         self.health = Health(settings.eject_seconds)
-        self.pool = Pool(settings.connect_timeout_seconds, settings.host_keep_alive_seconds)
+        self.pool = Pool(
+            settings.connect_timeout_seconds,
+            settings.host_keep_alive_seconds,
+            tls=host_tls(settings),
+            is_forbidden=is_metadata_address if settings.allow_metadata_hosts == "off" else lambda address: False,
+        )
+        self._tls = listener_tls(settings)
         self.in_flight = InFlight(
             store.Address.of(url),
             identity,
@@ -118,7 +125,9 @@ class Worker:
         self.log.start()
         self.metrics.set_all("store_up", {(): 0.0})
         await asyncio.gather(self.in_flight.start(), self.routes.start())
-        server = await self.loop.create_server(lambda: ClientConnection(self.front), sock=listener, backlog=BACKLOG)
+        server = await self.loop.create_server(
+            lambda: ClientConnection(self.front), sock=listener, backlog=BACKLOG, ssl=self._tls
+        )
         self._servers.append(server)
         self._gauge()
         self._spawn(self._sweep())

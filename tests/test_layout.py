@@ -23,6 +23,7 @@ ELSEWHERE = {
     "controlplane/store/notices.py": ("one statement", "tests/controlplane/background"),
     "controlplane/store/publication.py": ("queries, by what they are for", "tests/controlplane/background"),
     "controlplane/store/tables.py": ("compared with the migrations", "tests/migrations"),
+    "controlplane/store/sealed.py": ("by what seals anew", "tests/controlplane/test_local.py"),
     "controlplane/store/tags.py": ("queries, by what they are for", "tests/controlplane/operations/test_tags.py"),
     "dataplane/api/call.py": ("types only", "tests/dataplane/api/test_native.py"),
     "dataplane/front.py": ("over sockets", "tests/dataplane_e2e"),

@@ -17,7 +17,7 @@ from typing import Any
 
 from contract import settings as contract_settings
 from contract.settings import Settings, SettingsError
-from warmroute import network
+from warmroute import audit, keys, network
 from warmroute.faults import Fault
 
 CONTROL_PORT, DATA_PORT = 7070, 7080
@@ -65,6 +65,8 @@ def build_parser(*, host_options: bool = True) -> argparse.ArgumentParser:
         "several machines at once.",
     )
     migrate.set_defaults(run=_migrate)
+    _add_keys(commands)
+    _add_audit(commands)
     _add_host(commands, host_options)
     return parser
 
@@ -121,6 +123,28 @@ def _add_dataplane(commands: Any) -> None:
     parser.set_defaults(run=_dataplane)
 
 
+def _add_keys(commands: Any) -> None:
+    parser = commands.add_parser(
+        "keys",
+        help="keys of principals: who may call, and what",
+        description="Make, list, disable, rotate and delete keys, straight on WARMROUTE_DATABASE_URL. Access keys are "
+        "kept sealed under WARMROUTE_SECRET_KEY or WARMROUTE_SECRET_KEY_FILE.",
+    )
+    keys.add_arguments(parser)
+    parser.set_defaults(run=_on_database(keys.run))
+
+
+def _add_audit(commands: Any) -> None:
+    parser = commands.add_parser(
+        "audit",
+        help="who changed what on the control plane",
+        description="Print the audit records of WARMROUTE_DATABASE_URL: every attempt to change something, and how it "
+        "ended. They are kept for WARMROUTE_AUDIT_DAYS.",
+    )
+    audit.add_arguments(parser)
+    parser.set_defaults(run=_on_database(audit.run))
+
+
 def _add_host(commands: Any, options: bool) -> None:
     parser = commands.add_parser(
         "host",
@@ -162,7 +186,7 @@ def _controlplane(options: argparse.Namespace, settings: Settings) -> int:
     _need("controlplane")
     from controlplane import main as plane
 
-    ready = _announcer("controlplane", options.host)
+    ready = _announcer("controlplane", options.host, settings)
     return _translated(plane, lambda: asyncio.run(plane.serve(settings, options.host, options.port, on_ready=ready)))
 
 
@@ -174,12 +198,23 @@ def _migrate(_options: argparse.Namespace, settings: Settings) -> int:
     return _translated(plane, lambda: plane.migrate(url))
 
 
+def _on_database(
+    action: Callable[[argparse.Namespace, Settings], int],
+) -> Callable[[argparse.Namespace, Settings], int]:
+    def run(options: argparse.Namespace, settings: Settings) -> int:
+        contract_settings.require(settings, "DATABASE_URL")
+        _need("controlplane")
+        return action(options, settings)
+
+    return run
+
+
 def _dataplane(options: argparse.Namespace, settings: Settings) -> int:
     contract_settings.require(settings, "REDIS_URL")
     _need("dataplane")
     from dataplane import main as plane
 
-    ready = _announcer("dataplane", options.host)
+    ready = _announcer("dataplane", options.host, settings)
     workers = options.workers or settings.workers
     data_dir = options.data_dir or _own_data_dir(options.port)
     return _translated(
@@ -217,9 +252,9 @@ def _translated(plane: Any, action: Callable[[], Any]) -> int:
         raise Fault(str(error)) from error
 
 
-def _announcer(plane: str, host: str) -> Callable[[int], None]:
+def _announcer(plane: str, host: str, settings: Settings) -> Callable[[int], None]:
     def announce(port: int) -> None:
-        print(f"warmroute {plane} ready on {network.url(host, port)}", flush=True)
+        print(f"warmroute {plane} ready on {network.url(host, port, tls=bool(settings.tls_cert_file))}", flush=True)
 
     return announce
 

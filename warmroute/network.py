@@ -46,13 +46,14 @@ def _claim(host: str, port: int, option: str) -> int:
     return port
 
 
-def url(host: str, port: int) -> str:
+def url(host: str, port: int, *, tls: bool = False) -> str:
     """Return the URL under which a program on this machine reaches a listener on ``host``."""
     with contextlib.suppress(ValueError):
         address = ipaddress.ip_address(host)
         if address.is_unspecified:
             host = "127.0.0.1" if address.version == 4 else "::1"
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if tls else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def _resolve(host: str, port: int) -> list[tuple[int, int, int, str, tuple[str, int]]]:

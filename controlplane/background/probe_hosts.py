@@ -8,11 +8,15 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable
+import ssl
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import httpx
 
+from access.addresses import is_metadata_address
+from access.sealing import Sealing, Unsealable
 from controlplane.host_health import HostState, after_probe
 from controlplane.store import probes
 from controlplane.store.notices import notify
@@ -38,11 +42,23 @@ class ProbeHosts:
 
     name = "probe_hosts"
 
-    def __init__(self, database: Database, probe_seconds: float, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        probe_seconds: float,
+        wake: Callable[[], None],
+        *,
+        sealing: Sealing | None = None,
+        tls: ssl.SSLContext | None = None,
+        metadata_hosts: bool = False,
+    ) -> None:
         self._database = database
         self._probe_seconds = probe_seconds
         self.wake = wake
+        self._sealing = sealing
+        self._extensions = {} if metadata_hosts else {"trace": _refuse_metadata}
         self._client = httpx.AsyncClient(
+            verify=tls or ssl.create_default_context(),
             trust_env=False,
             follow_redirects=False,
             timeout=TIMEOUT_SECONDS,
@@ -75,8 +91,19 @@ class ProbeHosts:
         await self._client.aclose()
 
     async def _probe(self, target: Target) -> None:
-        self._results.append((target, await ping(self._client, target.base_url + target.path)))
+        self._results.append((target, await self._answer(target)))
         self.wake()
+
+    async def _answer(self, target: Target) -> str | None:
+        headers = {}
+        if target.authorization is not None:
+            try:
+                if self._sealing is None:
+                    raise Unsealable
+                headers = {"authorization": self._sealing.open(target.authorization)}
+            except Unsealable:
+                return "its WARMROUTE_HOST_AUTHORIZATION does not open under this installation's secret key"
+        return await ping(self._client, target.base_url + target.path, headers, self._extensions)
 
     async def _store(self) -> None:
         results, self._results = dict(self._results), []
@@ -106,11 +133,21 @@ def _note(health: HostHealth, error: str | None, now: datetime) -> None:
     health.healthy, health.failures, health.error = state.healthy, state.failures, error
 
 
-async def ping(client: httpx.AsyncClient, url: str) -> str | None:
+async def ping(
+    client: httpx.AsyncClient,
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    extensions: dict[str, Any] | None = None,
+) -> str | None:
     """Return None if ``url`` answers 200, else what happened in a few words. The answer's body is not read."""
     try:
-        async with asyncio.timeout(TIMEOUT_SECONDS), client.stream("GET", url) as response:
+        async with (
+            asyncio.timeout(TIMEOUT_SECONDS),
+            client.stream("GET", url, headers=headers, extensions=extensions) as response,
+        ):
             return None if response.status_code == 200 else f"answered {response.status_code}"
+    except Metadata as refused:
+        return str(refused)
     except (TimeoutError, httpx.TimeoutException):
         return f"no answer within {TIMEOUT_SECONDS:g} s"
     except httpx.ConnectError as error:
@@ -119,12 +156,32 @@ async def ping(client: httpx.AsyncClient, url: str) -> str | None:
         return f"{type(error).__name__} ({_cause(error)})"
 
 
+class Metadata(Exception):
+    """A name led to an address that hosts must not have."""
+
+
+async def _refuse_metadata(event: str, info: Mapping[str, Any]) -> None:
+    """Look at the address that a connection was made to, before anything is sent over it."""
+    if event != "connection.connect_tcp.complete":
+        return
+    stream = info["return_value"]
+    address = str(stream.get_extra_info("server_addr")[0])
+    if is_metadata_address(address):
+        await stream.aclose()
+        raise Metadata(f"its name leads to {address}, a link-local or metadata address")
+
+
 def _cause(error: BaseException) -> str:
     """Return the innermost reason: the outer ones say "All connection attempts failed"."""
     while error.__cause__ is not None or error.__context__ is not None:
         error = error.__cause__ or error.__context__ or error
     text = str(error)
-    if isinstance(error, OSError):
+    if isinstance(error, ssl.SSLCertVerificationError):
+        text = f"its certificate is not accepted: {error.verify_message}"
+    elif isinstance(error, ssl.SSLError):
+        # Its errno is OpenSSL's, not the system's.
+        text = f"TLS: {error.reason or error}"
+    elif isinstance(error, OSError):
         # asyncio puts the address in place of the reason; names that do not resolve have codes of their own.
         is_system = not isinstance(error, socket.gaierror) and error.errno is not None
         text = os.strerror(error.errno or 0) if is_system else error.strerror or text

@@ -7,10 +7,14 @@ import logging
 import time
 from datetime import UTC, datetime
 
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from contract.principals import Principal
 from contract.routing_table import Endpoint, Instance, RoutingTable, Strategy, Variant, encode
 from controlplane.background.redis_link import RedisLink
 from controlplane.endpoint_status import SERVING
-from controlplane.store import fleet, publication
+from controlplane.principals import principal_of
+from controlplane.store import fleet, keys, publication
 from controlplane.store.fleet import EndpointRows, Fleet
 from controlplane.store.notices import notify
 from controlplane.store.session import Database, one_snapshot
@@ -26,11 +30,15 @@ _BUDGET_SECONDS = 10.0
 class PublishRoutes:
     name = "publish_routes"
 
-    def __init__(self, database: Database, redis: RedisLink, account_id: str, region: str) -> None:
+    def __init__(
+        self, database: Database, redis: RedisLink, account_id: str, region: str, *, with_principals: bool = False
+    ) -> None:
+        """``with_principals``: AUTH is on, so that workers must know who may call."""
         self._database = database
         self._redis = redis
         self._account_id = account_id
         self._region = region
+        self._with_principals = with_principals
         self.generation = 0
         self.published_at: float | None = None
         """When Redis was last seen to hold the present table, in seconds of time.time()."""
@@ -56,13 +64,14 @@ class PublishRoutes:
             await publication.lock(session)
             row = await publication.get(session)
             found = await fleet.load(session)
-            table = routing_table(found, row.epoch, row.generation, self._account_id, self._region)
+            principals = await self._principals(session)
+            table = routing_table(found, row.epoch, row.generation, self._account_id, self._region, principals)
             routes = encode(table)
             # Redis ahead of us: the database lost its latest commits. Workers take only what is newer than they have.
             ahead = held[1] if held is not None and held[0] == row.epoch else 0
             if routes != row.routes or ahead > row.generation:
                 row.generation = max(row.generation, ahead) + 1
-                table = routing_table(found, row.epoch, row.generation, self._account_id, self._region)
+                table = routing_table(found, row.epoch, row.generation, self._account_id, self._region, principals)
                 row.routes = routes = encode(table)
                 row.published_at = datetime.now(UTC)
             revisions = {rows.endpoint.id: rows.endpoint.revision for rows in found.endpoints}
@@ -71,11 +80,23 @@ class PublishRoutes:
                 await notify(session)
             return row.epoch, row.generation, routes
 
+    async def _principals(self, session: AsyncSession) -> tuple[Principal, ...]:
+        if not self._with_principals:
+            return ()
+        return tuple(map(principal_of, await keys.valid(session, datetime.now(UTC))))
 
-def routing_table(found: Fleet, epoch: str, generation: int, account_id: str, region: str) -> RoutingTable:
+
+def routing_table(
+    found: Fleet,
+    epoch: str,
+    generation: int,
+    account_id: str,
+    region: str,
+    principals: tuple[Principal, ...] = (),
+) -> RoutingTable:
     """Return what traffic may see: serving endpoints, their variants in the stage that is live, the hosts of these."""
     endpoints = tuple(_endpoint(rows) for rows in found.endpoints if _is_served(rows))
-    return RoutingTable(epoch, generation, account_id, region, endpoints)
+    return RoutingTable(epoch, generation, account_id, region, endpoints, principals)
 
 
 def _is_served(rows: EndpointRows) -> bool:
@@ -93,6 +114,7 @@ def _endpoint(rows: EndpointRows) -> Endpoint:
         id=rows.endpoint.id,
         created=int(rows.endpoint.created_at.timestamp()),
         variants=tuple(_variant(rows, variant) for variant in variants),
+        tenant=rows.endpoint.tenant,
     )
 
 
@@ -106,6 +128,7 @@ def _variant(rows: EndpointRows, variant: EndpointVariant) -> Variant:
         concurrency_threshold=variant.concurrency_threshold,
         ping_path=variant.ping_path,
         model_name=variant.model_name,
+        host_authorization=variant.host_authorization or b"",
     )
 
 

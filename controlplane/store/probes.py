@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import func, select, tuple_, update
+from sqlalchemy import and_, func, or_, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
-from controlplane.store.tables import Binding, Host, HostHealth
+from controlplane.store.tables import Binding, EndpointVariant, Host, HostHealth
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,8 @@ class Target:
     path: str
     base_url: str
     claimed_until: datetime
+    authorization: bytes | None = None
+    """The host's own credential, sealed; of the variant that waits for it, else of the one that it serves."""
 
 
 async def claim_due(session: AsyncSession, now: datetime, until: datetime, limit: int) -> list[Target]:
@@ -30,7 +32,7 @@ async def claim_due(session: AsyncSession, now: datetime, until: datetime, limit
         .limit(limit)
         .with_for_update(skip_locked=True)
     )
-    keys = [tuple(row) for row in (await session.execute(due)).all()]
+    keys = [(row[0], row[1]) for row in (await session.execute(due)).all()]
     if not keys:
         return []
     key = tuple_(col(HostHealth.host_id), col(HostHealth.path))
@@ -39,7 +41,26 @@ async def claim_due(session: AsyncSession, now: datetime, until: datetime, limit
         col(HostHealth.host_id), col(HostHealth.path), col(Host.base_url)
     )
     rows = (await session.execute(taken, execution_options={"synchronize_session": False})).all()
-    return [Target(host_id, path, base_url, until) for host_id, path, base_url in rows]
+    credentials = await _credentials(session, keys)
+    return [Target(host, path, url, until, credentials.get((host, path))) for host, path, url in rows]
+
+
+async def _credentials(session: AsyncSession, keys: Sequence[tuple[int, str]]) -> dict[tuple[int, str], bytes | None]:
+    variant = col(EndpointVariant.name)
+    query = (
+        select(col(Binding.host_id), col(EndpointVariant.ping_path), col(EndpointVariant.host_authorization))
+        .join(EndpointVariant, col(EndpointVariant.endpoint_id) == col(Binding.endpoint_id))
+        .where(
+            tuple_(col(Binding.host_id), col(EndpointVariant.ping_path)).in_(keys),
+            or_(
+                variant == col(Binding.pending_variant),
+                and_(variant == col(Binding.active_variant), col(EndpointVariant.stage) == "ACTIVE"),
+            ),
+        )
+        # ACTIVE before PENDING: what comes later stands.
+        .order_by(col(EndpointVariant.stage))
+    )
+    return {(host_id, path): sealed for host_id, path, sealed in (await session.execute(query)).all()}
 
 
 async def lock_probed(session: AsyncSession, targets: Sequence[Target]) -> list[tuple[HostHealth, Target, bool]]:

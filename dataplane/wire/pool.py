@@ -31,7 +31,15 @@ _MARGIN_SECONDS = 1.0
 class Pool:
     """All connections of one worker."""
 
-    def __init__(self, connect_timeout_seconds: float, keep_alive_seconds: float) -> None:
+    def __init__(
+        self,
+        connect_timeout_seconds: float,
+        keep_alive_seconds: float,
+        *,
+        tls: ssl.SSLContext | None = None,
+        is_forbidden: Callable[[str], bool] = lambda address: False,
+    ) -> None:
+        """``tls``: for https hosts; ``is_forbidden``: addresses that nothing is sent to, whatever name led there."""
         self._connect_timeout_seconds = connect_timeout_seconds
         self._keep_alive_seconds = keep_alive_seconds
         self._loop = asyncio.get_running_loop()
@@ -40,7 +48,8 @@ class Pool:
         self._all: dict[HostConnection, Address] = {}
         self._connecting: set[asyncio.Task[None]] = set()
         self._buffer = bytearray(READ_BYTES)
-        self._tls: ssl.SSLContext | None = None
+        self._tls = tls
+        self._is_forbidden = is_forbidden
 
     def lease_idle(self, address: Address) -> HostConnection | None:
         """Return an idle connection that is still open and fit for use, or None."""
@@ -163,6 +172,9 @@ class Pool:
         found = await self._loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
         failure: OSError = OSError(f"no address for {address.host}")
         for family, kind, protocol, _, where in found:
+            if self._is_forbidden(str(where[0])):
+                failure = OSError(f"{where[0]} is a link-local or metadata address")
+                continue
             sock = socket.socket(family, kind, protocol)
             sock.setblocking(False)
             try:

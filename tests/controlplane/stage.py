@@ -69,7 +69,7 @@ class Replica:
         self.link = RedisLink(redis_url)
         self.settle = SettleEndpoints(database, self.link, limits)
         self.publish = PublishRoutes(publishing or database, self.link, ACCOUNT, REGION)
-        self.prober = ProbeHosts(database, probe_seconds, lambda: None)
+        self.prober = ProbeHosts(database, probe_seconds, lambda: None, sealing=SEALING)
 
     async def turn(self) -> None:
         """One run of everything but the prober."""

@@ -63,7 +63,9 @@ def status(client: Any, name: str = "e") -> str:
 @pytest.mark.parametrize(
     ("settings", "host", "message"),
     [
-        ({"auth": "on"}, "127.0.0.1", "WARMROUTE_AUTH=on is not supported by this version"),
+        ({"auth": "on"}, "127.0.0.1", "WARMROUTE_AUTH=on needs WARMROUTE_SECRET_KEY or WARMROUTE_SECRET_KEY_FILE"),
+        ({"tls_cert_file": "/c"}, "127.0.0.1", "WARMROUTE_TLS_CERT_FILE and WARMROUTE_TLS_KEY_FILE go together"),
+        ({"tls_ca_file": "/nonexistent"}, "127.0.0.1", "WARMROUTE_TLS_CA_FILE cannot be read"),
         ({}, "0.0.0.0", "WARMROUTE_AUTH=off is accepted on loopback addresses only, not on 0.0.0.0"),
         ({}, "no-such-host.invalid", "no-such-host.invalid is no address of this machine"),
         ({"database_url": ""}, "127.0.0.1", "WARMROUTE_DATABASE_URL is not set"),

@@ -83,7 +83,7 @@ class PlaneProcess:
         assert self.process is not None
         ended = self.process.poll()
         assert ended is None, f"ended with {ended}:\n{self.output[before:]}"
-        return re.search(rf"warmroute {self.plane} ready on http://\S+:(\d+)", self.output[before:])
+        return re.search(rf"warmroute {self.plane} ready on https?://\S+:(\d+)", self.output[before:])
 
     def is_ready(self) -> bool:
         """Return whether requests can be served."""

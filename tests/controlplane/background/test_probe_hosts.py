@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -10,13 +11,17 @@ import pytest
 import redis as redis_library
 from sqlalchemy import select, text
 
+from access.files import host_tls, listener_tls
+from access.sealing import Sealing
+from contract.settings import Settings
 from controlplane.background import probe_hosts
-from controlplane.background.probe_hosts import ping
+from controlplane.background.probe_hosts import ProbeHosts, ping
 from controlplane.snapshot import Limits
 from controlplane.store.session import Database
 from controlplane.store.tables import HostHealth
 from tests.controlplane.stage import Call, Replica, create_config, create_model
 from tests.fakes.answers import Answer, Gate
+from tests.fakes.certificates import Authority
 from tests.fakes.model_host import Hosts, ModelHost
 
 
@@ -175,3 +180,65 @@ async def test_proxies_of_the_environment_are_not_asked(
     await replica.probe()
     assert (await health(database))[0].healthy
     await replica.close()
+
+
+# --- what a host is shown, and where nothing is sent -----------------------------------------------------------------
+
+
+async def test_a_credential_that_does_not_open_fails_the_probe_and_is_not_sent(
+    call: Call, replica: Replica, hosts: Hosts, database: Database
+) -> None:
+    host = hosts.one()
+    replica.prober._sealing = Sealing([b"another installation's key, 32 b"])
+    await bound(call, replica, host, WARMROUTE_HOST_AUTHORIZATION="Bearer canary")
+    await replica.probe()
+    (row,) = await health(database)
+    assert not row.healthy
+    assert "WARMROUTE_HOST_AUTHORIZATION does not open" in (row.error or "")
+    assert host.pings == []
+
+
+async def test_a_host_without_a_credential_is_shown_none(call: Call, replica: Replica, hosts: Hosts) -> None:
+    host = hosts.one()
+    await bound(call, replica, host)
+    await replica.probe()
+    assert [ping.header("authorization") for ping in host.pings] == [None]
+
+
+async def test_a_name_that_leads_to_a_metadata_service_is_sent_nothing(
+    call: Call, replica: Replica, hosts: Hosts, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name is good when it is registered and may lead elsewhere a moment later."""
+    host = hosts.one()
+    monkeypatch.setattr(probe_hosts, "is_metadata_address", lambda address: address == "127.0.0.1")
+    await bound(call, replica, host)
+    await replica.probe()
+    (row,) = await health(database)
+    assert row.error == "its name leads to 127.0.0.1, a link-local or metadata address"
+    assert host.pings == []
+
+
+async def test_metadata_addresses_are_probed_where_they_are_allowed(hosts: Hosts, database: Database) -> None:
+    prober = ProbeHosts(database, 60, lambda: None, metadata_hosts=True)
+    assert prober._extensions == {}
+    await prober.close()
+
+
+async def test_https_hosts_are_checked_against_the_authorities_given(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue()
+    tls = listener_tls(Settings(tls_cert_file=str(certificate), tls_key_file=str(key)))
+    server = await asyncio.start_server(answer_once, "127.0.0.1", 0, ssl=tls)
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/ping"
+    async with server:
+        async with httpx.AsyncClient(verify=host_tls(Settings(tls_ca_file=str(authority.ca)))) as client:
+            assert await ping(client, url) is None
+        async with httpx.AsyncClient(verify=host_tls(Settings())) as client:
+            assert "its certificate is not accepted" in (await ping(client, url) or "")
+
+
+async def answer_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+    await writer.drain()
+    writer.close()

@@ -1,6 +1,7 @@
 """Numbering and publishing: new only if different, never backwards, and written again when Redis lost it."""
 
 import asyncio
+import hashlib
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,13 +10,26 @@ import redis as redis_library
 from sqlalchemy import text
 
 from contract import redis_keys
-from contract.routing_table import Strategy
-from controlplane.background.publish_routes import routing_table
+from contract.routing_table import Strategy, encode
+from controlplane.background.publish_routes import PublishRoutes, routing_table
 from controlplane.endpoint_status import SERVING, Status
+from controlplane.operations.context import Caller
 from controlplane.store.fleet import BoundHostRows, EndpointRows, Fleet
+from controlplane.store.notices import CHANNEL
 from controlplane.store.session import Database
 from controlplane.store.tables import Binding, Deployment, Endpoint, EndpointVariant, Host, HostHealth
-from tests.controlplane.stage import Call, Replica, create_config, create_model, table_in
+from tests.controlplane.stage import (
+    ACCOUNT,
+    REGION,
+    SEALING,
+    Call,
+    Replica,
+    caller,
+    create_config,
+    create_model,
+    table_in,
+)
+from tests.fakes.model_host import Hosts
 from tests.waiting import wait_until
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -238,3 +252,68 @@ async def test_revisions_are_noted_with_the_generation_that_holds_them(
     await replica.turn()
     async with database.transaction() as session:
         assert (await session.execute(text("SELECT count(*) FROM published_endpoint"))).scalar_one() == 0
+
+
+# --- who may call -----------------------------------------------------------------------------------------------------
+
+
+async def test_the_table_tells_whose_an_endpoint_is_and_how_its_hosts_know_us(
+    database: Database, redis: redis_library.Redis, replica: Replica, hosts: Hosts
+) -> None:
+    call = caller(database, Caller("k", "search"))
+    host = hosts.one()
+    await create_model(call, "m", host.url, WARMROUTE_HOST_AUTHORIZATION="Bearer canary")
+    await create_config(call, "c")
+    await call("CreateEndpoint", EndpointName="e", EndpointConfigName="c")
+    await replica.settle.run()
+    await replica.probe()
+    await replica.turn()
+    table = table_in(redis)
+    assert table is not None
+    (endpoint,) = table.endpoints
+    assert endpoint.tenant == "search"
+    assert SEALING.open(endpoint.variants[0].host_authorization) == "Bearer canary"
+    assert table.principals == ()
+    assert b"canary" not in encode(table)
+    assert {ping.header("authorization") for ping in host.pings} == {b"Bearer canary"}
+
+
+async def test_with_auth_the_table_holds_the_keys_that_are_good(
+    database: Database, redis: redis_library.Redis, replica: Replica, call: Call
+) -> None:
+    publish = PublishRoutes(database, replica.link, ACCOUNT, REGION, with_principals=True)
+    one = await call(
+        "CreateAccessKey", Role="invoke", Tenant="t", Endpoints=["a-*"], RequestsPerSecond=2, ConcurrentRequests=3
+    )
+    two = await call("CreateAccessKey", Role="reader", Kind="api-key")
+    await publish.run()
+    table = table_in(redis)
+    assert table is not None
+    first, second = table.principals
+    assert (first.id, second.id) == (one["AccessKeyId"], two["AccessKeyId"])
+    assert (first.role, first.tenant, first.endpoints) == ("invoke", "t", ("a-*",))
+    assert (first.requests_per_second, first.concurrent_requests) == (2, 3)
+    assert SEALING.open(first.secret) == one["SecretAccessKey"]
+    assert second.secret == hashlib.sha256(two["ApiKey"].encode()).digest()
+    generation = table.generation
+    await call("UpdateAccessKey", AccessKeyId=one["AccessKeyId"], Enabled=False)
+    await call("RotateAccessKey", AccessKeyId=two["AccessKeyId"], GraceSeconds=0)
+    await publish.run()
+    table = table_in(redis)
+    assert table is not None
+    assert table.generation == generation + 1
+    (left,) = table.principals
+    assert left.id not in (one["AccessKeyId"], two["AccessKeyId"]), "the successor alone"
+
+
+async def test_a_key_that_changes_wakes_the_publisher_at_once(database: Database, call: Call) -> None:
+    heard = asyncio.Event()
+    connection = await database.listen()
+    await connection.add_listener(CHANNEL, lambda *_: heard.set())
+    made = await call("CreateAccessKey", Role="reader")
+    for operation, members in (("UpdateAccessKey", {"Enabled": False}), ("DeleteAccessKey", {})):
+        await asyncio.wait_for(heard.wait(), 5)
+        heard.clear()
+        await call(operation, AccessKeyId=made["AccessKeyId"], **members)
+    await asyncio.wait_for(heard.wait(), 5)
+    await connection.close()
