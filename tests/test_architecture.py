@@ -157,10 +157,23 @@ def test_migrations_know_the_tables_only() -> None:
 def test_the_command_line_loads_a_plane_only_to_run_it() -> None:
     """A worker's machine has no fastapi and a replica's no uvloop; ``warmroute --help`` needs neither."""
     for module in room("warmroute"):
+        if module.is_in("warmroute.advise") and not module.is_in("warmroute.advise.command"):
+            continue
         for one in module.imports:
             if one.top in ("controlplane", "dataplane", "simulator", "migrations"):
                 assert one.is_lazy, f"{module.at(one.line)} imports {one.name} before it is asked for"
     assert strangers(room("warmroute.embedded"), allowed=("warmroute",)) == []
+
+
+def test_advice_is_given_with_the_products_own_decisions() -> None:
+    """Keys, order and pick of the data plane and the simulator's engine: pure parts, so that its extra stays small."""
+    pure = ("dataplane.routing", "simulator.calibration", "simulator.engine", "simulator.kv_cache", "simulator.request",
+            "simulator.tokens")  # fmt: skip
+    allowed = (*pure, "warmroute.advise", "warmroute.faults", "matplotlib", "msgspec", "tqdm", "xxhash")
+    assert strangers(room("warmroute.advise"), allowed=allowed) == []
+    others = [module for module in room("warmroute") if not module.is_in("warmroute.advise")]
+    inner = [module.name for module in room("warmroute.advise") if module.name.count(".") == 2]
+    assert breaches(others, never=[name for name in inner if name != "warmroute.advise.command"]) == []
 
 
 def test_nothing_is_built_on_a_main() -> None:

@@ -34,6 +34,8 @@ ELSEWHERE = {
     "simulator/reply.py": ("a part of both APIs", "tests/simulator/test_openai_api.py"),
     "simulator/request.py": ("a part of the engine", "tests/simulator/test_engine.py"),
     "warmroute/__main__.py": ("two lines", "tests/warmroute/test_cli.py"),
+    "warmroute/advise/entry.py": ("by every form", "tests/warmroute/advise/test_forms.py"),
+    "warmroute/advise/intake.py": ("by the command", "tests/warmroute/advise/test_command.py"),
     "warmroute/demo.py": ("by `up`, which makes it", "tests/warmroute/test_up.py"),
     "warmroute/embedded/binaries.py": ("by both servers", "tests/warmroute/embedded/test_postgres.py"),
     "warmroute/embedded/leash.py": ("with the child that it ties", "tests/warmroute/embedded/test_child.py"),

@@ -18,6 +18,7 @@ from typing import Any
 from contract import settings as contract_settings
 from contract.settings import Settings, SettingsError
 from warmroute import audit, keys, network
+from warmroute.advise import command as advise
 from warmroute.faults import Fault
 
 CONTROL_PORT, DATA_PORT = 7070, 7080
@@ -68,6 +69,7 @@ def build_parser(*, host_options: bool = True) -> argparse.ArgumentParser:
     _add_keys(commands)
     _add_audit(commands)
     _add_host(commands, host_options)
+    _add_advise(commands)
     return parser
 
 
@@ -161,6 +163,17 @@ def _add_host(commands: Any, options: bool) -> None:
     command.add_arguments(parser)
 
 
+def _add_advise(commands: Any) -> None:
+    parser = commands.add_parser(
+        "advise",
+        help="PrefixLength and ConcurrencyThreshold for a log of requests",
+        description="Read a log of requests, replay it in virtual time for candidate pairs of PrefixLength and "
+        "ConcurrencyThreshold, and recommend one. Prints no prompts. docs/advise.md says how to read the page.",
+    )
+    advise.add_arguments(parser)
+    parser.set_defaults(run=_advise)
+
+
 def _add_address(parser: argparse.ArgumentParser, port: int) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
     parser.add_argument("--port", type=_port, default=port, help=_port_help(port))
@@ -242,6 +255,11 @@ def _host(options: argparse.Namespace, _settings: Settings) -> int:
     from simulator import command
 
     return command.run(options)
+
+
+def _advise(options: argparse.Namespace, _settings: Settings) -> int:
+    _need("advise")
+    return advise.run(options)
 
 
 def _translated(plane: Any, action: Callable[[], Any]) -> int:
