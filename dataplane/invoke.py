@@ -5,6 +5,7 @@ Callbacks, no coroutine: each step is called by the one that finished before it.
 """
 
 import asyncio
+from functools import partial
 from time import monotonic
 
 from contract.routing_table import Strategy
@@ -100,31 +101,28 @@ class Exchange:
 
     def _choose(self) -> None:
         """Ask for an instance that was not tried; set-aside ones only when there are no others."""
-        variant, parts = self._variant, self._parts
+        variant, parts, key = self._variant, self._parts, self._key
         assert variant is not None
         assert self._endpoint is not None
-        able = self._available(variant.numbers)
+        everything = None
+        # Of a key's order the first ranks will do: no look at all of a thousand while one of them is set aside.
+        able = self._available(variant.numbers if key is None else variant.order.first(key))
+        if key is not None and variant.is_long:
+            everything = partial(self._whole_order, variant, key) if able else None
+            able = able or self._whole_order(variant, key)
         if not able:
             self._fail(faults.UNAVAILABLE, self._unreachable())
-        elif len(able) == 1:
+        elif len(able) == 1 and everything is None:
             self._count(able[0], Outcome.SINGLE)
         elif variant.strategy is Strategy.RANDOM:
             self._count(able[int(parts.dice.random() * len(able))], Outcome.RANDOM)
-        elif self._key is None:
+        elif key is None:
             parts.in_flight.admit(self._endpoint.id, able, 0, parts.dice.getrandbits(30), self._granted)
         else:
-            self._choose_by_prefix(variant, self._key)
+            parts.in_flight.admit(self._endpoint.id, able, variant.threshold, 0, self._granted, everything)
 
-    def _choose_by_prefix(self, variant: VariantRoutes, key: int) -> None:
-        assert self._endpoint is not None
-        first = self._available(variant.order.first(key))
-        everything = None
-        if variant.is_long:
-            if not first:
-                first = self._available(variant.order.all(key))
-            else:
-                everything = lambda: self._available(variant.order.all(key))  # noqa: E731
-        self._parts.in_flight.admit(self._endpoint.id, first, variant.threshold, 0, self._granted, everything)
+    def _whole_order(self, variant: VariantRoutes, key: int) -> tuple[int, ...]:
+        return self._available(variant.order.all(key))
 
     def _available(self, numbers: tuple[int, ...]) -> tuple[int, ...]:
         assert self._variant is not None
