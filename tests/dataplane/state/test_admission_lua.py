@@ -1,6 +1,7 @@
 """The script against a real Redis; its twin in Python is the oracle of its choices."""
 
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from dataplane.routing.admission import Outcome, pick, pick_least
 from dataplane.routing.instance_order import RANKS
 from tests.dataplane.state.script import DONE, RESTATE, STALE, Store, admit
+from tests.services import PrivateServer
 from tests.waiting import wait_until
 
 # The server is shared by all examples of a test; each example begins by emptying its endpoint.
@@ -291,17 +293,21 @@ def test_a_fleet_that_died_whole_leaves_no_count(store: Store) -> None:
     assert store.load == {}
 
 
-def test_a_call_runs_few_commands_and_no_more_for_more_of_the_same(settled: Store) -> None:
+def test_a_call_runs_few_commands_and_no_more_for_more_of_the_same(
+    private_redis: Callable[..., PrivateServer],
+) -> None:
     """A command costs the server more than all that the script does itself."""
+    store = Store(private_redis().url)
 
     def commands_of(admits: int) -> int:
-        before = commands_run(settled)
-        settled.call("a", deltas={1: -1}, admits=[admit([1, 2, 3], 900)] * admits)
+        before = commands_run(store)
+        store.call("a", deltas={1: -1}, admits=[admit([1, 2, 3], 900)] * admits)
         # Less the INFO that counts them.
-        return commands_run(settled) - before - 1
+        return commands_run(store) - before - 1
 
-    settled.call("a", held={1: 9})
+    store.call("a", held={1: 9})
     assert commands_of(1) == commands_of(32) <= 10
+    store.close()
 
 
 def commands_run(store: Store) -> int:
