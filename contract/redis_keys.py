@@ -31,3 +31,9 @@ def ledger_key(endpoint_id: str) -> str:
 def leases_key(endpoint_id: str) -> str:
     """ZSET worker -> end of its lease in ms of the Redis clock. A worker past it is struck from load and ledger."""
     return f"warmroute:{{{endpoint_id}}}:leases"
+
+
+def rate_key(principal_id: str) -> str:
+    """HASH ``tokens``, ``at`` (ms of the Redis clock): a principal's bucket. Written by workers that lease from it;
+    expires when it is full again. Its requests in flight are counted under ``principal:<id>`` as an endpoint's are."""
+    return f"warmroute:{{principal:{principal_id}}}:rate"

@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from time import monotonic
 
 from contract.principals import Principal
@@ -16,6 +17,7 @@ from dataplane.api.native import Invoke, InvokeWithResponseStream
 from dataplane.api.paths import METHODS, Door, is_openai, resolve
 from dataplane.guard import OPEN, Guard, invocable
 from dataplane.invoke import Exchange
+from dataplane.limits import Limited, is_limited
 from dataplane.parts import Parts
 from dataplane.routing.routes import Routes
 from dataplane.wire.http import Request, status_line
@@ -126,14 +128,27 @@ class Front:
                 return self._begin(connection, request, door, name, request_id, caller)
             status, headers, body = self._plain(door, caller)
         except Refused as refused:
-            status, headers, body = self._answer(request.target, refused.fault, refused.message, refused.param)
-            if refused.fault is faults.METHOD:
-                headers += b"allow: %b\r\n" % b", ".join(METHODS.get(door, _POST))
-            headers += refused.headers
-            self._note(connection, request, door, status, request_id, refused.message, caller)
+            self._refuse(connection, request, door, request_id, refused, caller)
+            return None
         self._count(door, status)
         connection.respond(status, headers + faults.ids(request_id), body)
         return None
+
+    def _refuse(
+        self,
+        connection: ClientConnection,
+        request: Request,
+        door: Door,
+        request_id: bytes,
+        refused: Refused,
+        caller: Principal | None,
+    ) -> None:
+        status, headers, body = self._answer(request.target, refused.fault, refused.message, refused.param)
+        if refused.fault is faults.METHOD:
+            headers += b"allow: %b\r\n" % b", ".join(METHODS.get(door, _POST))
+        self._note(connection, request, door, status, request_id, refused.message, caller)
+        self._count(door, status)
+        connection.respond(status, headers + refused.headers + faults.ids(request_id), body)
 
     def _begin(
         self,
@@ -164,6 +179,12 @@ class Front:
                 raise Refused(faults.MODEL_UNKNOWN, said, "model")
         if caller is not None:
             call.principal = caller.id
+            if is_limited(caller):
+                parts = self._parts
+                refuse = partial(self._refuse, connection, request, door, request_id, caller=caller)
+                limited = Limited(parts.in_flight, parts.rates, caller, connection, refuse)
+                limited.begin(Exchange(parts, limited, request, call, request_id), routes)
+                return limited
         exchange = Exchange(self._parts, connection, request, call, request_id)
         exchange.begin(routes)
         return exchange

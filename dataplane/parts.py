@@ -12,6 +12,7 @@ from dataplane.metrics import Metrics
 from dataplane.state.budget import RetryBudget
 from dataplane.state.health import Health
 from dataplane.state.inflight import InFlight
+from dataplane.state.rates import Rates
 from dataplane.wire.pool import Pool
 
 
@@ -46,6 +47,7 @@ class Parts:
     health: Health
     host_credentials: HostCredentials
     budget: RetryBudget
+    rates: Rates
     metrics: Metrics
     log: AccessLog
     exchanges: dict[Timed, None]

@@ -34,6 +34,7 @@ from dataplane.state.budget import RetryBudget
 from dataplane.state.health import Health
 from dataplane.state.inflight import InFlight
 from dataplane.state.link import State
+from dataplane.state.rates import Rates
 from dataplane.state.redis_client import RedisClient
 from dataplane.state.routes import RouteWatcher
 from dataplane.wire.pool import Pool
@@ -100,6 +101,14 @@ class Worker:
             _Observer(self.metrics),
         )
         self.client = RedisClient(url)
+        # A client of its own: what goes wrong with the routes' connections must not hold up requests.
+        self.rates_client = RedisClient(url)
+        self.rates = Rates(
+            self.rates_client,
+            settings.store_budget_seconds,
+            lambda: self.in_flight.state is State.UP,
+            lambda: self.in_flight.live_workers,
+        )
         self.routes = RouteWatcher(
             self.client, identity, settings.resync_seconds, settings.lease_seconds, directory, self._applied
         )
@@ -111,6 +120,7 @@ class Worker:
             health=self.health,
             host_credentials=self.host_credentials,
             budget=RetryBudget(),
+            rates=self.rates,
             metrics=self.metrics,
             log=self.log,
             exchanges={},
@@ -164,12 +174,13 @@ class Worker:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(self.in_flight.stop(), self.routes.stop())
+        await asyncio.gather(self.in_flight.stop(), self.routes.stop(), self.rates.stop())
         self.pool.close()
         self.metrics.set_all("in_flight", {})
         self.metrics.publish()
         self.log.stop()
         await self.client.aclose()
+        await self.rates_client.aclose()
 
     # --- between the parts -------------------------------------------------------------------------------------------
 

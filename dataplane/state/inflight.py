@@ -100,6 +100,11 @@ class InFlight:
         return dict(ledger.held) if ledger else {}
 
     @property
+    def live_workers(self) -> int:
+        """How many workers share what each decides alone, as last heard."""
+        return max((known.live_workers for known in self._ledgers.values()), default=1)
+
+    @property
     def state(self) -> State:
         """The worst of the nodes that serve endpoints in use; of all, when none is in use."""
         links = set(self._places.values()) or set(self._links.values())
@@ -136,8 +141,7 @@ class InFlight:
         ledger = self._ledgers.get(endpoint_id)
         if ledger is None:
             # The best guess for an endpoint that is first used while Redis is away.
-            workers = max((known.live_workers for known in self._ledgers.values()), default=1)
-            ledger = self._ledgers[endpoint_id] = Ledger(endpoint_id, now, workers)
+            ledger = self._ledgers[endpoint_id] = Ledger(endpoint_id, now, self.live_workers)
             self._place(ledger, self._link_for(ledger))
         ledger.used_at = now
         return ledger

@@ -221,6 +221,7 @@ class Play:
             self.health,
             self.credentials,
             self.budget,
+            None,  # type: ignore[arg-type]  # limits stand before the request, not in it
             self.metrics,
             self.log,
             self.exchanges,
