@@ -64,7 +64,12 @@ class Lockstep:
     def demand_of(self, first: int, last: int) -> int:
         """Return the sum of demand() over the steps from ``first`` to ``last``, both included."""
         rounds, rest = divmod(max(last - first + 1, 0), BLOCK_TOKENS)
-        return rounds * self.size + sum(self.demand(step) for step in range(first, first + rest))
+        # The phases of these steps lie side by side, going down from the first step's and round at 0.
+        top = -(self.tick + first) % BLOCK_TOKENS
+        bottom = top - rest + 1
+        if bottom >= 0:
+            return rounds * self.size + sum(self._phases[bottom : top + 1])
+        return rounds * self.size + sum(self._phases[: top + 1]) + sum(self._phases[bottom:])
 
     def steps_to_finish(self) -> int:
         """Return after how many steps the next answer is complete. There must be a sequence."""
