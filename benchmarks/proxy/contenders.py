@@ -3,20 +3,14 @@
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
-import redis
-
-from benchmarks.proxy.load import LOADS, Door, check
+from benchmarks.proxy.load import JSON_2K, Door, check
 from benchmarks.proxy.processes import BenchmarkError, Server, accepts, free_port
+from benchmarks.proxy.product import Caller, endpoint_name
 from benchmarks.proxy.stage import Stage
-from contract import redis_keys
-from contract.routing_table import Endpoint, Instance, RoutingTable, Strategy, Variant, encode
-
-ENDPOINT = "bench"
-PREFIX_LENGTH = 1024
-THRESHOLD = 64
-"""Above what a home meets with 32 connections: the counts are exact, and no request leaves its home."""
+from contract.routing_table import Strategy
 
 Start = Callable[[Stage], tuple[Server, Door]]
 
@@ -35,6 +29,9 @@ class Contender:
     by_prefix: bool = False
     """Routes by prefix or by what it believes of the caches: what the product is compared with."""
 
+    is_router: bool = False
+    """Of others, for LLMs: one that fails is left out of the comparison, by name."""
+
     @property
     def name(self) -> str:
         return f"{self.program} {self.policy}".strip()
@@ -49,14 +46,16 @@ def _nginx(stage: Stage) -> tuple[Server, Door]:
     home.mkdir(exist_ok=True)
     config = home / "nginx.conf"
     hosts = " ".join(f"server 127.0.0.1:{host};" for host in stage.host_ports)
-    config.write_text(NGINX.format(home=home, hosts=hosts, port=port))
-    server = Server("nginx", [program, "-p", home, "-e", "stderr", "-c", config], stage.cores.proxy, home / "log")
+    # What counts instructions is not let into a worker that has given up its rights.
+    master = "off" if stage.wrap else "on"
+    config.write_text(NGINX.format(home=home, hosts=hosts, port=port, master=master))
+    server = stage.launch("nginx", [program, "-p", home, "-e", "stderr", "-c", config], home / "log")
     server.wait(lambda: accepts(port))
     return server, Door(port)
 
 
 NGINX = """\
-worker_processes 1; daemon off; pid {home}/pid; error_log stderr;
+worker_processes 1; daemon off; master_process {master}; pid {home}/pid; error_log stderr;
 events {{ worker_connections 4096; }}
 http {{
   access_log off; keepalive_timeout 3600; keepalive_requests 100000000;
@@ -74,53 +73,48 @@ http {{
 """
 
 
-def _warmroute(strategy: Strategy, *, auth: bool = False) -> Start:
+def _warmroute(strategy: Strategy, proof: Callable[[Caller, Door], Door] | None = None) -> Start:
+    """``proof``: AUTH on, and how callers say who they are; None: AUTH off."""
+
     def start(stage: Stage) -> tuple[Server, Door]:
-        home = stage.directory / f"warmroute-{strategy}-{auth}"
-        home.mkdir(exist_ok=True)
-        endpoint = f"{ENDPOINT}-{strategy.lower().replace('_', '-')}"
-        publish(stage)
+        environment = {"WARMROUTE_REDIS_URL": stage.redis_url}
+        if proof is not None:
+            environment |= {"WARMROUTE_AUTH": "on", "WARMROUTE_SECRET_KEY": stage.caller.secret_key}
+        if stage.wrap:
+            # Everything takes many times as long there, and Redis must not seem slow.
+            environment["WARMROUTE_STORE_BUDGET_SECONDS"] = "5"
         port = free_port()
+        home = stage.directory / f"warmroute-{port}"
+        home.mkdir()
         program = [sys.executable, "-m", "warmroute", "dataplane", "--port", str(port), "--workers", "1"]
-        environment = {"WARMROUTE_REDIS_URL": stage.redis_url, "WARMROUTE_AUTH": "on" if auth else "off"}
-        server = Server(
-            "warmroute", [*program, "--data-dir", home / "data"], stage.cores.proxy, home / "log", environment
-        )
-        door = Door(port, model=endpoint)
+        server = stage.launch("warmroute", [*program, "--data-dir", home / "data"], home / "log", environment)
+        door = Door(port, endpoint_name(strategy))
+        door = proof(stage.caller, door) if proof else door
         try:
-            server.wait(lambda: accepts(port) and _serves(door))
-        except BenchmarkError as error:
+            server.wait(lambda: answers(door))
+        except BenchmarkError:
             server.stop()
-            if auth and "AUTH" in str(error):
-                raise LeftOut(str(error)) from None
             raise
         return server, door
 
     return start
 
 
-def publish(stage: Stage) -> None:
-    """Put a routing table into Redis: an endpoint for each strategy, all on the same hosts."""
-    urls = [f"http://127.0.0.1:{port}" for port in stage.host_ports]
-    instances = tuple(Instance(url, number, url) for number, url in enumerate(urls, 1))
-    endpoints = []
-    for strategy in Strategy:
-        by_prefix = strategy is Strategy.PREFIX_AWARE
-        variant = Variant("AllTraffic", 1.0, instances, strategy, PREFIX_LENGTH if by_prefix else None,
-                          THRESHOLD if by_prefix else None)  # fmt: skip
-        name = f"{ENDPOINT}-{strategy.lower().replace('_', '-')}"
-        endpoints.append(Endpoint(name, name, 1, (variant,)))
-    table = encode(RoutingTable("benchmark", 1, "000000000000", "us-east-1", tuple(endpoints)))
-    with redis.Redis.from_url(stage.redis_url) as client:
-        client.hset(redis_keys.ROUTES, mapping={"epoch": "benchmark", "generation": 1, "table": table})
+def _bearing(caller: Caller, door: Door) -> Door:
+    return replace(door, headers=caller.bearing())
 
 
-def _serves(door: Door) -> bool:
-    try:
-        check("", door, LOADS[0], 0)
-    except BenchmarkError:
-        return False
-    return True
+def _signing(caller: Caller, door: Door) -> Door:
+    # AWS' clients have an API of their own; the OpenAI routes take no signatures.
+    return replace(door, target=f"/endpoints/{door.model}/invocations", sign=caller.sign)
+
+
+def answers(door: Door) -> bool:
+    """Tell whether a request is answered as it must be: routers listen before they know their hosts."""
+    with suppress(BenchmarkError):
+        check("", door, JSON_2K, 0)
+        return True
+    return False
 
 
 NGINX_PROXY = Contender("nginx", "", _nginx)
@@ -128,6 +122,7 @@ WARMROUTE = tuple(
     Contender("warmroute", strategy, _warmroute(strategy), by_prefix=strategy is Strategy.PREFIX_AWARE)
     for strategy in (Strategy.PREFIX_AWARE, Strategy.LEAST_OUTSTANDING_REQUESTS, Strategy.RANDOM)
 )
-WITH_AUTH = Contender(
-    "warmroute", "PREFIX_AWARE, AUTH on", _warmroute(Strategy.PREFIX_AWARE, auth=True), by_prefix=True
+WITH_AUTH = (
+    Contender("warmroute", "PREFIX_AWARE, AUTH on, API key", _warmroute(Strategy.PREFIX_AWARE, _bearing)),
+    Contender("warmroute", "PREFIX_AWARE, AUTH on, signed", _warmroute(Strategy.PREFIX_AWARE, _signing)),
 )

@@ -8,16 +8,19 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
 from benchmarks.proxy.answers import JSON_BODY, STREAM_BODY
 from benchmarks.proxy.processes import BenchmarkError, on_core
+from benchmarks.proxy.product import HOST, Sign
 
 SCRIPT = Path(__file__).with_name("load.lua")
 PREFIXES = 8
+SIGNED = 256
+"""Requests signed beforehand for a window."""
 TIMEOUT_SECONDS = 10
 _HEAD_BYTES_MAX = 2_000
 """Beyond an answer's own bytes: headers that a proxy adds."""
@@ -50,14 +53,24 @@ JSON_2K, JSON_32K, STREAM = Load("JSON 2 KB", 1_800), Load("JSON 32 KB", 32_000)
 LOADS = (JSON_2K, JSON_32K, STREAM)
 
 
+CHAT = "/v1/chat/completions"
+
+
 @dataclass(frozen=True, slots=True)
 class Door:
     """Where requests go in: a port, and what its owner wants to hear."""
 
     port: int
     model: str = "bench"
-    target: str = "/v1/chat/completions"
-    headers: Mapping[str, str] | None = None
+    target: str = CHAT
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Of every request, beside those that all have."""
+    sign: Sign | None = None
+
+    def all_headers(self, body: bytes) -> Mapping[str, str]:
+        """Return the headers of a request, less the length."""
+        proof = self.sign(self.target, body) if self.sign else {}
+        return {"Host": HOST, "Content-Type": "application/json", **self.headers, **proof}
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -74,19 +87,19 @@ class Window(msgspec.Struct, frozen=True):
 def check(name: str, door: Door, load: Load, turn: int) -> None:
     """Send one request and compare its answer byte for byte. Raises BenchmarkError."""
     connection = http.client.HTTPConnection("127.0.0.1", door.port, timeout=TIMEOUT_SECONDS)
-    headers = {"Content-Type": "application/json", **(door.headers or {})}
+    body = load.body(door.model, turn)
     try:
-        connection.request("POST", door.target, load.body(door.model, turn), headers)
+        connection.request("POST", door.target, body, door.all_headers(body))
         answer = connection.getresponse()
-        status, body = answer.status, answer.read()
+        status, found = answer.status, answer.read()
     except (OSError, http.client.HTTPException) as error:
         raise BenchmarkError(f"{name}, {load.name}: no answer ({error!r})") from error
     finally:
         connection.close()
     if status != 200:
-        raise BenchmarkError(f"{name}, {load.name}: answered {status}: {body[:200].decode(errors='replace')}")
-    if body != load.answer:
-        raise BenchmarkError(f"{name}, {load.name}: {len(body)} bytes that are not the host's {len(load.answer)}")
+        raise BenchmarkError(f"{name}, {load.name}: answered {status}: {found[:200].decode(errors='replace')}")
+    if found != load.answer:
+        raise BenchmarkError(f"{name}, {load.name}: {len(found)} bytes that are not the host's {len(load.answer)}")
 
 
 def believe(name: str, load: Load, connections: int, window: Window) -> None:
@@ -112,20 +125,16 @@ class Generator:
     wrk: str | None
     """Path of the program; None: our own generator, slower and on the same core as the hosts."""
     core: int
+    file: Path
+    """For requests that the generator cannot write itself, since each has its proof."""
 
     @classmethod
-    def choose(cls, core: int) -> "Generator":
-        return cls(shutil.which("wrk"), core)
+    def choose(cls, core: int, file: Path) -> "Generator":
+        return cls(shutil.which("wrk"), core, file)
 
     def run(self, door: Door, load: Load, connections: int, seconds: float, first_turn: int) -> Window:
         """Load the door. Raises BenchmarkError when the generator fails."""
-        told = {
-            "BENCH_TARGET": door.target,
-            "BENCH_OPENING": load.opening(door.model),
-            "BENCH_PROMPT_BYTES": str(load.prompt_bytes),
-            "BENCH_FIRST_TURN": str(first_turn),
-            "BENCH_HEADERS": "".join(f"{name}: {value}\r\n" for name, value in (door.headers or {}).items()),
-        }
+        told = self._told(door, load, first_turn)
         program = [sys.executable, "-m", "benchmarks.proxy.python_load", str(door.port), str(connections)]
         if self.wrk:
             # -d takes whole seconds only, so it is a limit here, and the window is ended by a signal.
@@ -144,3 +153,26 @@ class Generator:
         if process.returncode or not found:
             raise BenchmarkError(f"the load generator failed: {said[-300:]}")
         return msgspec.json.decode(found[1], type=Window)
+
+    def _told(self, door: Door, load: Load, first_turn: int) -> dict[str, str]:
+        """Return the generator's environment: the parts of a request whose turn it puts in, or a file of whole ones.
+
+        Requests whose proof covers the body come again after SIGNED of them; the product remembers no signature.
+        """
+        if door.sign is None:
+            extra = "".join(f"{name}: {value}\r\n" for name, value in door.headers.items())
+            return {
+                "BENCH_TARGET": door.target,
+                "BENCH_OPENING": load.opening(door.model),
+                "BENCH_PROMPT_BYTES": str(load.prompt_bytes),
+                "BENCH_FIRST_TURN": str(first_turn),
+                "BENCH_HEADERS": extra,
+            }
+        with self.file.open("wb") as file:
+            for turn in range(first_turn, first_turn + SIGNED):
+                body = load.body(door.model, turn)
+                headers = {**door.all_headers(body), "Content-Length": str(len(body))}
+                lines = [f"POST {door.target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+                request = "\r\n".join([*lines, "", ""]).encode() + body
+                file.write(b"%d\n%s" % (len(request), request))
+        return {"BENCH_SIGNED": str(self.file)}

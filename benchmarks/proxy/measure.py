@@ -1,12 +1,14 @@
 """One window of load on one contender, and the interleaved rounds of windows."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import count, product
 from statistics import median
 
 from benchmarks.proxy.contenders import Contender, LeftOut
 from benchmarks.proxy.load import LOADS, Door, Load, believe, check
-from benchmarks.proxy.processes import Server
+from benchmarks.proxy.processes import BenchmarkError, Server
 from benchmarks.proxy.stage import Stage
 
 DIRECT = "direct"
@@ -82,60 +84,82 @@ def _spread(values: list[float]) -> tuple[float, float, float]:
     return median(values), min(values), max(values)
 
 
-def start(stage: Stage, contenders: Sequence[Contender], say: Say) -> Iterator[Runner]:
-    """Start contenders and check an answer of each kind; what this machine lacks is noted in ``stage.left_out``."""
+def start(stage: Stage, contenders: Sequence[Contender], ends: ExitStack, say: Say) -> list[Runner]:
+    """Start contenders and check an answer of each kind; ``ends`` stops them. Raises BenchmarkError.
+
+    What this machine or version does not have, and a router that fails, is noted in ``stage.left_out``.
+    """
+    runners = []
     for contender in contenders:
         try:
             server, door = contender.start(stage)
+            ends.callback(server.stop)
+            for load in LOADS:
+                check(contender.name, door, load, 0)
         except LeftOut as reason:
-            stage.left_out[contender.name] = str(reason)
-            say(f"left out: {contender.name}: {reason}")
-            continue
-        yield Runner(contender, server, door)
-        for load in LOADS:
-            check(contender.name, door, load, 0)
+            _leave_out(stage, contender, str(reason), say)
+        except BenchmarkError as error:
+            if not contender.is_router:
+                raise
+            _leave_out(stage, contender, str(error), say)
+        else:
+            runners.append(Runner(contender, server, door))
+    return runners
 
 
-def measure(stage: Stage, runners: Sequence[Runner], loads: Sequence[Load], size: Size, say: Say) -> Measured:
-    """Load each in turn, round by round, so that a noisy minute falls on all of them."""
+def _leave_out(stage: Stage, contender: Contender, reason: str, say: Say) -> None:
+    stage.left_out[contender.name] = reason
+    say(f"left out: {contender.name}: {reason}")
+
+
+def measure(stage: Stage, runners: list[Runner], loads: Sequence[Load], size: Size, say: Say) -> Measured:
+    """Load each in turn, round by round, so that a noisy minute falls on all of them. Raises BenchmarkError.
+
+    A router that answers wrongly is taken out of ``runners``, and noted.
+    """
     found = Measured()
-    direct = Door(stage.host_ports[0])
-    turn = 0
+    turns = count(_TURNS_A_WINDOW, _TURNS_A_WINDOW)
+
+    def window(runner: Runner | None, load: Load, connections: int, seconds: float) -> Sample | None:
+        try:
+            return _window(stage, runner, load, connections, seconds, next(turns))
+        except BenchmarkError as error:
+            if runner is None or not runner.contender.is_router:
+                raise
+            _leave_out(stage, runner.contender, str(error), say)
+            runners.remove(runner)
+            return None
+
     for load in loads:
-        for runner in runners:
-            _window(
-                stage, runner, runner.door, load, CONNECTIONS[-1], size.warm_seconds, turn := turn + _TURNS_A_WINDOW
-            )
+        for runner in list(runners):
+            window(runner, load, CONNECTIONS[-1], size.warm_seconds)
     for number in range(size.rounds):
-        for load in loads:
-            for connections in CONNECTIONS:
-                # Whoever comes first has the coldest core; each does once.
-                order = [None, *runners]
-                for whose in order[number % len(order) :] + order[: number % len(order)]:
-                    turn += _TURNS_A_WINDOW
-                    door = whose.door if whose else direct
-                    sample = _window(stage, whose, door, load, connections, size.seconds, turn)
+        for load, connections in product(loads, CONNECTIONS):
+            # Whoever comes first has the coldest core, so that each does at some time.
+            order = [None, *runners]
+            for whose in order[number % len(order) :] + order[: number % len(order)]:
+                if sample := window(whose, load, connections, size.seconds):
                     name = whose.contender.name if whose else DIRECT
                     found.samples.setdefault((name, load, connections), []).append(sample)
         say(f"round {number + 1} of {size.rounds}")
     for runner in runners:
         found.memory_bytes[runner.contender.name] = runner.server.memory_bytes()
         for load in loads:
-            check(runner.contender.name, runner.door, load, turn)
+            check(runner.contender.name, runner.door, load, next(turns))
     return found
 
 
 def _window(
-    stage: Stage, runner: Runner | None, door: Door, load: Load, connections: int, seconds: float, turn: int
+    stage: Stage, runner: Runner | None, load: Load, connections: int, seconds: float, first_turn: int
 ) -> Sample:
-    name = runner.contender.name if runner else DIRECT
+    name, door = (runner.contender.name, runner.door) if runner else (DIRECT, Door(stage.host_ports[0]))
     if runner:
         runner.server.forget_output()
     cpu, redis = runner.server.cpu_seconds() if runner else 0.0, stage.redis_cpu_seconds()
-    window = stage.generator.run(door, load, connections, seconds, turn)
+    window = stage.generator.run(door, load, connections, seconds, first_turn)
     redis = stage.redis_cpu_seconds() - redis
     cpu = (runner.server.cpu_seconds() if runner else 0.0) - cpu
     believe(name, load, connections, window)
-    per = 1e6 / window.requests
-    return Sample(cpu * per, redis * per, window.requests / window.seconds, window.p50_us, window.p99_us,
-                  cpu / window.seconds)  # fmt: skip
+    each = 1e6 / window.requests
+    rate = window.requests / window.seconds
+    return Sample(cpu * each, redis * each, rate, window.p50_us, window.p99_us, cpu / window.seconds)

@@ -90,16 +90,17 @@ class Server:
 
     def cpu_seconds(self) -> float:
         """Return user and system time so far of the process and its descendants."""
-        return sum(map(cpu_seconds, self._family()))
+        return sum(map(cpu_seconds, self.family()))
 
     def memory_bytes(self) -> int:
         """Return the resident memory of all; pages that they share count in each."""
-        return sum(map(memory_bytes, self._family()))
+        return sum(map(memory_bytes, self.family()))
 
     def stop(self) -> None:
         self._child.stop((signal.SIGTERM, _STOP_SECONDS))
 
-    def _family(self) -> list[int]:
+    def family(self) -> list[int]:
+        """Return its process id and those of all below it."""
         return [self.pid, *descendants(self.pid)]
 
 

@@ -11,7 +11,8 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
-from itertools import count
+from itertools import count, cycle
+from pathlib import Path
 from time import perf_counter
 from typing import cast
 
@@ -23,6 +24,8 @@ PREFIXES = 8
 
 def requests(environ: dict[str, str]) -> Iterator[bytes]:
     """Yield the requests of load.lua."""
+    if "BENCH_SIGNED" in environ:
+        yield from cycle(saved(Path(environ["BENCH_SIGNED"])))
     size = int(environ["BENCH_PROMPT_BYTES"])
     head = f"POST {environ['BENCH_TARGET']} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
     head += f"{environ['BENCH_HEADERS']}Content-Length: "
@@ -31,6 +34,13 @@ def requests(environ: dict[str, str]) -> Iterator[bytes]:
     for turn in count(int(environ["BENCH_FIRST_TURN"]) + 1):
         body = f'{prefixes[turn % PREFIXES]}{turn}"}}]}}'
         yield f"{head}{len(body)}\r\n\r\n{body}".encode()
+
+
+def saved(path: Path) -> Iterator[bytes]:
+    """Yield the requests in a file: each after its size and a new line."""
+    with path.open("rb") as file:
+        while size := file.readline():
+            yield file.read(int(size))
 
 
 class Seen:

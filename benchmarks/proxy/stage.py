@@ -3,15 +3,16 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.proxy import answers
 from benchmarks.proxy.load import Generator
 from benchmarks.proxy.processes import Cores, Server, cpu_seconds, on_core
+from benchmarks.proxy.product import Caller, publish
 from warmroute.embedded.valkey import Valkey
 
 HOSTS = 3
@@ -30,7 +31,16 @@ class Stage:
     host_kind: str
     redis_url: str
     redis_pid: int
-    left_out: dict[str, str] = field(default_factory=dict)
+    caller: Caller
+    left_out: dict[str, str]
+    wrap: tuple[str, ...] = ()
+    """Words before a proxy's program: what counts its instructions."""
+
+    def launch(
+        self, name: str, program: Sequence[str | Path], log: Path, environment: Mapping[str, str] | None = None
+    ) -> Server:
+        """Start a proxy on its core."""
+        return Server(name, [*self.wrap, *program], self.cores.proxy, log, environment)
 
     def redis_cpu_seconds(self) -> float:
         return cpu_seconds(self.redis_pid)
@@ -50,8 +60,10 @@ def stage() -> Iterator[Stage]:
             with on_core(cores.rest):
                 url = redis.start()
             ports = tuple(map(int, hosts.said().split()))
-            yield Stage(directory, cores, Generator.choose(cores.rest), hosts, ports, kind, url, redis.pid,
-                        _missing(kind, cores))  # fmt: skip
+            caller = Caller()
+            publish(url, ports, caller)
+            generator = Generator.choose(cores.rest, directory / "signed")
+            yield Stage(directory, cores, generator, hosts, ports, kind, url, redis.pid, caller, _missing(kind, cores))
         finally:
             hosts.stop()
             redis.stop()

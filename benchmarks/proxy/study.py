@@ -3,45 +3,83 @@
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 
-from benchmarks.proxy import measure
-from benchmarks.proxy.contenders import NGINX_PROXY, WARMROUTE, WITH_AUTH, Contender
+from benchmarks.proxy import instructions, measure
+from benchmarks.proxy.contenders import NGINX_PROXY, WARMROUTE, WITH_AUTH, Contender, LeftOut
 from benchmarks.proxy.load import LOADS, Load
-from benchmarks.proxy.measure import CONNECTIONS, Runner, Size
+from benchmarks.proxy.measure import CONNECTIONS, Size
+from benchmarks.proxy.processes import BenchmarkError
+from benchmarks.proxy.routers import ROUTERS
 from benchmarks.proxy.stage import Stage, stage
-from benchmarks.proxy.tables import Comparison
+from benchmarks.proxy.tables import Comparison, Counted
 from benchmarks.result import Result, Value, machine_facts
 
-CONTENDERS = (NGINX_PROXY, *WARMROUTE, WITH_AUTH)
+OURS = (NGINX_PROXY, *WARMROUTE, *WITH_AUTH)
+"""What a quick run has: it installs nothing."""
+CONTENDERS = (*OURS, *ROUTERS)
+
+INSTRUCTIONS = "instructions"
+"""The word for them in ``only``."""
 
 Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Who and what is measured."""
+
+    contenders: tuple[Contender, ...]
+    loads: tuple[Load, ...]
+    has_instructions: bool
 
 
 def run(*, quick: bool, say: Say, only: Sequence[str] = ()) -> Result:
     """Measure all, or ``only`` some programs, contenders and loads, by name. Raises BenchmarkError, ValueError."""
     started = time.process_time()
-    contenders, loads = choose(only, quick)
+    choice = choose(only, quick)
     size = measure.QUICK if quick else measure.WHOLE
-    with stage() as around, ExitStack() as ends:
+    with stage() as around:
         for what, why in around.left_out.items():
             say(f"{what}: {why}")
-        runners: list[Runner] = []
-        for runner in measure.start(around, contenders, say):
-            ends.callback(runner.server.stop)
-            runners.append(runner)
-        measured = measure.measure(around, runners, loads, size, say)
-        comparison = Comparison([runner.contender for runner in runners], loads, measured)
+        with ExitStack() as ends:
+            runners = measure.start(around, choice.contenders, ends, say)
+            measured = measure.measure(around, runners, choice.loads, size, say)
+        contenders = [runner.contender for runner in runners]
+        counted = _count(around, contenders, choice.loads, say) if choice.has_instructions else {}
+    comparison = Comparison(contenders, choice.loads, measured, counted)
     return _result(around, comparison, size, quick, only, time.process_time() - started)
 
 
-def choose(only: Sequence[str], quick: bool) -> tuple[list[Contender], list[Load]]:
-    """Return who and what is measured. Raises ValueError for a name that is neither."""
-    known = {name for one in CONTENDERS for name in (one.program, one.name)} | {load.name for load in LOADS}
-    if unknown := [name for name in only if name not in known]:
-        raise ValueError(f"there is no {', '.join(unknown)}; there are {', '.join(sorted(known))}")
-    contenders = [one for one in CONTENDERS if {one.program, one.name} & set(only)]
-    loads = [load for load in LOADS if load.name in only]
-    return contenders or list(CONTENDERS), loads or list(LOADS)
+def choose(only: Sequence[str], quick: bool) -> Choice:
+    """Return who and what is measured. Raises ValueError for a name that is none."""
+    names = {name for one in CONTENDERS for name in (one.program, one.name)} | {load.name for load in LOADS}
+    if unknown := [name for name in only if name not in names | {INSTRUCTIONS}]:
+        raise ValueError(f"there is no {', '.join(unknown)}; there are {', '.join(sorted(names))} and {INSTRUCTIONS}")
+    contenders = tuple(one for one in CONTENDERS if {one.program, one.name} & set(only))
+    loads = tuple(load for load in LOADS if load.name in only)
+    return Choice(
+        contenders or (OURS if quick else CONTENDERS),
+        loads or LOADS,
+        INSTRUCTIONS in only or not (quick or only),
+    )
+
+
+def _count(around: Stage, contenders: Sequence[Contender], loads: Sequence[Load], say: Say) -> Counted:
+    """Count instructions of those that are compared most closely; the rest would take minutes more."""
+    how = instructions.method()
+    counted: Counted = {}
+    if how is None:
+        around.left_out[INSTRUCTIONS] = instructions.HINT
+        return counted
+    for contender in contenders:
+        if contender is NGINX_PROXY or contender.by_prefix:
+            say(f"{contender.name}: counting its instructions by {how}")
+            try:
+                counted[contender.name] = instructions.count(how, around, contender, loads)
+            except (BenchmarkError, LeftOut) as error:
+                around.left_out[f"{INSTRUCTIONS} of {contender.name}"] = str(error)
+    return counted
 
 
 def _result(
@@ -55,6 +93,7 @@ def _result(
         "connections": [float(count) for count in CONNECTIONS],
         "hosts": f"{len(around.host_ports)}, in {around.host_kind}",
         "load": "wrk" if around.generator.wrk else "our own generator",
+        "instructions by": instructions.method() or "nothing",
     }
     return Result(
         part="proxy",
@@ -70,4 +109,5 @@ def _result(
         tables=comparison.tables(),
         findings=[*comparison.findings(), *(f"Left out: {what}: {why}." for what, why in around.left_out.items())],
         figures=comparison.records(),
+        plots=comparison.plots(),
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+from benchmarks.plot import Bar, Panel, Plot
 from benchmarks.proxy.contenders import NGINX_PROXY, WARMROUTE, Contender
 from benchmarks.proxy.load import JSON_2K, JSON_32K, STREAM, Load
 from benchmarks.proxy.measure import CONNECTIONS, DIRECT, Measured
@@ -14,20 +15,39 @@ ROUTER_RATIO_MAX = 0.7
 """Of the cheapest router that knows prefixes, for JSON 2 KB."""
 ADDED_MS_MAX, ADDED_NGINX_MAX = 0.35, 6.0
 """P50 at one connection, JSON 2 KB: so much, or so many times nginx's own, whichever is larger."""
+Counted = dict[str, dict[Load, float]]
+"""Instructions a request, by contender."""
 SPREAD = "Median of the rounds and, in brackets, the least and the most."
 
 
 class Comparison:
     """What was measured, of whom. ``contenders`` are those that were measured, in the order of the tables."""
 
-    def __init__(self, contenders: Sequence[Contender], loads: Sequence[Load], measured: Measured) -> None:
+    def __init__(
+        self, contenders: Sequence[Contender], loads: Sequence[Load], measured: Measured, counted: Counted
+    ) -> None:
         self.contenders = list(contenders)
         self.loads = list(loads)
         self.measured = measured
+        self.counted = counted
         self.names = [contender.name for contender in contenders]
 
     def tables(self) -> list[Table]:
-        return [self._cost(), *self._ratios(), self._latency(ONE), self._latency(MANY)]
+        return [self._cost(), *self._ratios(), self._latency(ONE), self._latency(MANY), *self._instructions()]
+
+    def plots(self) -> list[Plot]:
+        """Return CPU a request as bars, the cheapest first."""
+        panels = []
+        for load in self.loads:
+            costs = {name: self.measured.figure((name, load, MANY), "cpu_us")[0] for name in self.names}
+            bars = [Bar(name, round(cost, 1), self._said(name, load, cost), is_ours=name.startswith("warmroute"))
+                    for name, cost in sorted(costs.items(), key=lambda item: item[1])]  # fmt: skip
+            panels.append(Panel(load.name, f"CPU of the proxy, us a request ({MANY} connections)", "", [], bars=bars))
+        return [Plot("cost", "CPU a request on one core; in brackets, times nginx's.", panels)]
+
+    def _said(self, name: str, load: Load, cost: float) -> str:
+        is_first = name == NGINX or NGINX not in self.names
+        return f"{cost:.0f}" if is_first else f"{cost:.0f} ({self.measured.ratio(name, NGINX, load, MANY):.1f}x)"
 
     def _cost(self) -> Table:
         columns = ["proxy", *(f"{load.name}: CPU, us" for load in self.loads)]
@@ -86,6 +106,15 @@ class Comparison:
         caption = f"Latency that the proxy adds at {many}, ms, to the hosts' own in the same round. {SPREAD}"
         return Table(name, caption, columns, rows)
 
+    def _instructions(self) -> list[Table]:
+        if not self.counted:
+            return []
+        rows = [[name, *(f"{count / 1000:,.0f}" for count in counts.values())] for name, counts in self.counted.items()]
+        caption = (
+            "Thousands of instructions a request, of the processes themselves (the kernel's for them not counted)."
+        )
+        return [Table("instructions", caption, ["proxy", *(load.name for load in self.loads)], rows)]
+
     def cheapest_by_prefix(self, load: Load) -> str | None:
         """Return the LLM router's policy by prefix with the least CPU a request, if one was measured."""
         return self._cheapest(load, [one.name for one in self._routers() if one.by_prefix])
@@ -95,7 +124,7 @@ class Comparison:
         return self._cheapest(load, [one.name for one in self._routers()])
 
     def _routers(self) -> Iterator[Contender]:
-        return (one for one in self.contenders if one.program not in ("nginx", "warmroute"))
+        return (one for one in self.contenders if one.is_router)
 
     def _cheapest(self, load: Load, names: Sequence[str]) -> str | None:
         return min(names, key=lambda name: self.measured.figure((name, load, MANY), "cpu_us")[0], default=None)
@@ -135,6 +164,7 @@ class Comparison:
                 **{figure: [float(f"{value:.4g}") for value in self.measured.figure((name, load, connections), figure)]
                    for figure in ("cpu_us", "redis_us", "rate", "p50_us", "p99_us", "busy")},
                 **({"rss_mb": round(self.measured.memory_bytes[name] / 1e6, 1)} if name != DIRECT else {}),
+                **({"instructions": round(self.counted[name][load])} if name in self.counted else {}),
             }
             for name in (DIRECT, *self.names) for load in self.loads for connections in CONNECTIONS
         ]  # fmt: skip
