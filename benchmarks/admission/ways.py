@@ -1,7 +1,8 @@
 """Ways to admit and release requests in one Redis: the product's, and others to compare with.
 
 A way serves requests in a closed loop: so many clients at a time, each admits a request, releases it, and comes with
-the next. All that a way does counts as its cost, the loop included; ``Nothing`` tells what the loop itself costs.
+the next. All that a way does counts as its cost, the loop included; ``Nothing`` tells what the loop itself costs, and
+``Ping`` what a round trip does.
 """
 
 import asyncio
@@ -208,6 +209,24 @@ class Nothing:
 
     async def stop(self) -> None:
         pass
+
+
+class Ping:
+    """A round trip for each request and nothing else: what sending, waking up and receiving cost by themselves."""
+
+    async def start(self, url: str, setting: Setting) -> None:
+        self._orders = Orders(setting)
+        self._connection, _ = await store.connect(store.Address.of(url), lambda: None, 5.0)
+
+    def admit(self, client: int, admitted: Admitted) -> None:
+        numbers, _, _ = self._orders.next()
+        self._connection.command(b"PING", reply=lambda _: admitted(numbers[0]))
+
+    def release(self, client: int, number: int) -> None:
+        pass
+
+    async def stop(self) -> None:
+        self._connection.close()
 
 
 class _NoMetrics:
