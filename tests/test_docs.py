@@ -45,7 +45,7 @@ def test_the_readme_lists_settings_that_exist() -> None:
     assert list(ROWS) == [PREFIX + setting.name for setting in SETTINGS], "in the order of the code, each once"
 
 
-OF_MODELS = {"WARMROUTE_HOSTS", "WARMROUTE_PING_PATH"}
+OF_MODELS = {"WARMROUTE_HOSTS", "WARMROUTE_HOST_AUTHORIZATION", "WARMROUTE_PING_PATH"}
 """In a model's Environment, not in the process's."""
 
 
