@@ -27,7 +27,7 @@ class HostCredentials:
                 if not sealed or sealed in self._lines:
                     continue
                 line = self._lines[sealed] = known.get(sealed) or self._line(sealed)
-                if line is None:
+                if line is None and sealed not in known:
                     logger.error(
                         "The hosts' credential of variant %s of endpoint %s does not open, so its requests are "
                         "refused; give this worker the WARMROUTE_SECRET_KEY that the control plane has",

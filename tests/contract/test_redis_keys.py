@@ -35,10 +35,13 @@ def test_endpoints_spread_over_a_cluster() -> None:
 @given(ids, ids)
 def test_no_two_keys_are_the_same(one: str, other: str) -> None:
     """Nor does an endpoint's name end in another's key."""
-    keys = [key(endpoint_id) for endpoint_id in {one, other, "routes"} for key in OF_ENDPOINT]
+    owners = {one, other, "routes", f"principal:{one}"}
+    keys = [key(owner) for owner in owners for key in OF_ENDPOINT]
+    keys += [redis_keys.rate_key(owner) for owner in {one, other}]
     assert len({*keys, *OF_ROUTES}) == len(keys) + len(OF_ROUTES)
 
 
 def test_all_keys_are_below_one_name() -> None:
     """So that a Redis may be shared, and an ACL written."""
-    assert all(re.match(r"warmroute:\{", key) for key in [*OF_ROUTES, *(key("e") for key in OF_ENDPOINT)])
+    keys = [*OF_ROUTES, *(key("e") for key in OF_ENDPOINT), redis_keys.rate_key("AKWR")]
+    assert all(re.match(r"warmroute:\{", key) for key in keys)
