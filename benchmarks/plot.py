@@ -20,6 +20,15 @@ class Curve(Struct, frozen=True, forbid_unknown_fields=True):
     shape: Literal["line", "stairs", "bars", "dashed"] = "line"
 
 
+class Bar(Struct, frozen=True, forbid_unknown_fields=True):
+    """A bar that lies, with words at both ends. ``is_ours``: stands out."""
+
+    label: str
+    value: float
+    text: str
+    is_ours: bool = False
+
+
 class Panel(Struct, frozen=True, forbid_unknown_fields=True):
     """One pair of axes."""
 
@@ -33,6 +42,8 @@ class Panel(Struct, frozen=True, forbid_unknown_fields=True):
     """Where on x something happened: a dotted upright line each."""
     ticks: dict[str, float] = field(default_factory=dict)
     """Words on the x axis and where they stand; none: numbers."""
+    bars: list[Bar] = field(default_factory=list)
+    """From top to bottom, in place of curves."""
 
 
 class Plot(Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,7 +65,10 @@ def draw(plot: Plot, path: Path) -> None:
     figure = Figure(figsize=(_WIDTH * len(plot.panels), _HEIGHT), dpi=_DPI, layout="constrained")
     for number, panel in enumerate(plot.panels):
         axes = figure.add_subplot(1, len(plot.panels), number + 1)
-        _draw_curves(axes, panel)
+        if panel.bars:
+            _draw_bars(axes, panel.bars)
+        else:
+            _draw_curves(axes, panel)
         axes.set_title(panel.title, fontsize=10)
         axes.set_xlabel(panel.x_label, fontsize=9)
         axes.set_ylabel(panel.y_label, fontsize=9)
@@ -63,7 +77,7 @@ def draw(plot: Plot, path: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
         if panel.log_x:
             axes.set_xscale("log")
-        if panel.y_from_zero:
+        if panel.y_from_zero and not panel.bars:
             axes.set_ylim(bottom=0)
         if panel.ticks:
             axes.set_xticks(list(panel.ticks.values()), list(panel.ticks))
@@ -91,3 +105,16 @@ def _draw_curves(axes: object, panel: Panel) -> None:
             axes.plot(curve.x, curve.y, label=curve.label, color=colour, linewidth=1, linestyle="--")
         else:
             axes.plot(curve.x, curve.y, label=curve.label, color=colour, linewidth=1.5)
+
+
+def _draw_bars(axes: object, bars: list[Bar]) -> None:
+    from matplotlib.axes import Axes
+
+    assert isinstance(axes, Axes)
+    colours = [COLOURS[0] if bar.is_ours else "#b8b8b8" for bar in bars]
+    drawn = axes.barh(range(len(bars)), [bar.value for bar in bars], 0.7, color=colours)
+    axes.bar_label(drawn, [bar.text for bar in bars], padding=3, fontsize=8)
+    axes.set_yticks(range(len(bars)), [bar.label for bar in bars])
+    axes.invert_yaxis()
+    # Room for the words at the longest one's end.
+    axes.set_xlim(right=1.35 * max(bar.value for bar in bars))

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.plot import Curve, Panel, Plot, draw
+from benchmarks.plot import Bar, Curve, Panel, Plot, draw
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -44,3 +44,13 @@ def test_panels_stand_side_by_side(tmp_path: Path) -> None:
     one, two = (picture(tmp_path / "one.png", *[panel()] * count) for count in (1, 2))
     widths = [int.from_bytes(data[16:20], "big") for data in (one, two)]
     assert widths[1] == 2 * widths[0]
+
+
+def test_bars_lie_in_place_of_curves(tmp_path: Path) -> None:
+    def bars(*words: str, is_ours: bool = False) -> Panel:
+        return Panel("title", "us", "", [], bars=[Bar(name, 2.0, "2 (1.0x)", is_ours=is_ours) for name in words])
+
+    shown = [
+        picture(tmp_path / "one.png", panel) for panel in (bars("a", "b"), bars("a", "c"), bars("a", "b", is_ours=True))
+    ]
+    assert len(set(shown)) == len(shown)
