@@ -36,18 +36,24 @@ class Comparison:
         return [self._cost(), *self._ratios(), self._latency(ONE), self._latency(MANY), *self._instructions()]
 
     def plots(self) -> list[Plot]:
-        """Return CPU a request as bars, the cheapest first."""
+        """Return CPU a request as bars, the cheapest for the first load on top, named once."""
+        first = self.loads[0]
+        names = sorted(self.names, key=lambda name: self._cpu(name, first))
         panels = []
         for load in self.loads:
-            costs = {name: self.measured.figure((name, load, MANY), "cpu_us")[0] for name in self.names}
-            bars = [Bar(name, round(cost, 1), self._said(name, load, cost), is_ours=name.startswith("warmroute"))
-                    for name, cost in sorted(costs.items(), key=lambda item: item[1])]  # fmt: skip
-            panels.append(Panel(load.name, f"CPU of the proxy, us a request ({MANY} connections)", "", [], bars=bars))
-        return [Plot("cost", "CPU a request on one core; in brackets, times nginx's.", panels)]
+            bars = [Bar(name if load is first else "", round(self._cpu(name, load), 1), self._said(name, load),
+                        is_ours=name.startswith("warmroute")) for name in names]  # fmt: skip
+            panels.append(Panel(load.name, "us a request", "", [], bars=bars))
+        caption = f"CPU of the proxy a request, {MANY} connections, on one core; in brackets, times nginx's."
+        return [Plot("cost", caption, panels)]
 
-    def _said(self, name: str, load: Load, cost: float) -> str:
+    def _cpu(self, name: str, load: Load) -> float:
+        return self.measured.figure((name, load, MANY), "cpu_us")[0]
+
+    def _said(self, name: str, load: Load) -> str:
+        cost = f"{self._cpu(name, load):.0f}"
         is_first = name == NGINX or NGINX not in self.names
-        return f"{cost:.0f}" if is_first else f"{cost:.0f} ({self.measured.ratio(name, NGINX, load, MANY):.1f}x)"
+        return cost if is_first else f"{cost} ({self.measured.ratio(name, NGINX, load, MANY):.1f}x)"
 
     def _cost(self) -> Table:
         columns = ["proxy", *(f"{load.name}: CPU, us" for load in self.loads)]
@@ -127,7 +133,7 @@ class Comparison:
         return (one for one in self.contenders if one.is_router)
 
     def _cheapest(self, load: Load, names: Sequence[str]) -> str | None:
-        return min(names, key=lambda name: self.measured.figure((name, load, MANY), "cpu_us")[0], default=None)
+        return min(names, key=lambda name: self._cpu(name, load), default=None)
 
     # --- sentences ---------------------------------------------------------------------------------------------------
 
