@@ -5,6 +5,7 @@ Its hosts are registered under stable names, so prefixes stay at home over resta
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,6 +13,7 @@ from urllib.parse import urlsplit
 from warmroute import network
 from warmroute.children import Children
 from warmroute.faults import Fault
+from warmroute.signing import Key, signed
 
 NAME = "demo"
 """Of the endpoint, its config and its model."""
@@ -29,17 +31,20 @@ class Refused(Exception):
 
 
 class ControlPlane:
-    """The API's REST door, as any client sees it."""
+    """The API's REST door, as any client sees it. ``key``: signs, where AUTH is on."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, key: Key | None = None) -> None:
+        self._url, self._key = url, key
         self._address = urlsplit(url)
 
     def call(self, operation: str, **members: Any) -> dict[str, Any]:
         """Call one operation. Raises Refused for an error, and OSError or HTTPException for no answer."""
         connection = HTTPConnection(str(self._address.hostname), self._address.port, timeout=10)
         try:
-            headers = {"Content-Type": "application/json"}
-            connection.request("POST", f"/{operation}", json.dumps(members).encode(), headers)
+            content, headers = json.dumps(members).encode(), {"content-type": "application/json"}
+            if self._key is not None:
+                headers = signed(self._key, "POST", f"{self._url}/{operation}", content, datetime.now(UTC))
+            connection.request("POST", f"/{operation}", content, headers)
             response = connection.getresponse()
             body: dict[str, Any] = json.loads(response.read() or b"{}")
         finally:
@@ -69,11 +74,11 @@ def prepare(control: ControlPlane, ports: Sequence[int], children: Children) -> 
         raise Fault(f"the endpoint {NAME} could not be prepared ({error}); another --data-dir starts afresh") from None
 
 
-def await_served(data_url: str, workers: int, children: Children) -> None:
-    """Wait until the data plane's workers know the endpoint. Raises Fault."""
+def await_served(data_url: str, workers: int, children: Children, api_key: str | None = None) -> None:
+    """Wait until the data plane's workers know the endpoint, and the key where AUTH is on. Raises Fault."""
 
     def served() -> bool:
-        return all(NAME in _models(data_url) for _ in range(workers * _ROUTED_PROBES))
+        return all(NAME in _models(data_url, api_key) for _ in range(workers * _ROUTED_PROBES))
 
     children.wait_until(served, _IN_SERVICE_SECONDS, f"the data plane did not serve the endpoint {NAME}")
 
@@ -164,11 +169,11 @@ def _registered(control: ControlPlane) -> set[str]:
     return {name for name in names if name.removeprefix(f"{NAME}-").isdecimal()}
 
 
-def _models(data_url: str) -> list[str]:
+def _models(data_url: str, api_key: str | None) -> list[str]:
     parts = urlsplit(data_url)
     connection = HTTPConnection(str(parts.hostname), parts.port, timeout=1)
     try:
-        connection.request("GET", "/v1/models")
+        connection.request("GET", "/v1/models", headers={"authorization": f"Bearer {api_key}"} if api_key else {})
         response = connection.getresponse()
         return [model["id"] for model in json.loads(response.read())["data"]] if response.status == 200 else []
     except (OSError, HTTPException, ValueError):

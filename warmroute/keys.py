@@ -15,7 +15,7 @@ _SECRETS = ("SecretAccessKey", "ApiKey")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the actions. ``action`` in the result is the name of one."""
-    actions = parser.add_subparsers(metavar="action", required=True, dest="action")
+    actions = parser.add_subparsers(metavar="action", required=True, dest="action", help="what to do with keys")
     create = actions.add_parser("create", help="make a key and print its secret, once")
     create.add_argument("--role", required=True, choices=ROLES, help="what it may do")
     create.add_argument("--tenant", help="sees and invokes only what is this tenant's (the installation's: everything)")

@@ -8,9 +8,12 @@ from typing import Protocol
 
 from contract.settings import Settings
 from warmroute import demo, network
+from warmroute.first_keys import ADMIN_KEY, DEMO_KEY, FirstKeys
 
-_KEYS = 'region_name="{region}", aws_access_key_id="any", aws_secret_access_key="any"'
+_ANY_KEYS = 'region_name="{region}", aws_access_key_id="any", aws_secret_access_key="any"'
 """AUTH is off, but boto3 insists on a region and on credentials."""
+_REAL_KEYS = 'region_name="{region}"'
+"""AUTH is on: the credentials are in a file that boto3 is told of."""
 
 # Neither indented nor commented: here-documents bear no leading spaces, and some shells no pasted comments.
 _CALLS = """
@@ -18,7 +21,7 @@ Ask the endpoint {name}, from another terminal in this directory.
 
 With curl:
 
-curl -s {data}/v1/chat/completions -H 'Content-Type: application/json' \\
+curl -s {data}/v1/chat/completions -H 'Content-Type: application/json' {bearer}\\
   -d '{{"model": "{name}", "messages": [{{"role": "user", "content": "Tell me a story"}}], "max_tokens": 16}}'
 
 With boto3:
@@ -31,7 +34,7 @@ With openai:
 
 And the control plane, as plain REST:
 
-curl -s {control}/DescribeEndpoint -d '{{"EndpointName": "{name}"}}'
+curl -s {control}/DescribeEndpoint {signed}-d '{{"EndpointName": "{name}"}}'
 """
 
 _BOTO3 = """
@@ -45,7 +48,7 @@ print(answer["InvokedProductionVariant"], answer["Body"].read().decode())
 
 _OPENAI = """
 from openai import OpenAI
-client = OpenAI(base_url="{data}/v1", api_key="any")
+client = OpenAI(base_url="{data}/v1", api_key={api_key})
 chat = client.chat.completions.create(model="{name}", max_tokens=16,
                                       messages=[{{"role": "user", "content": "Tell me a story"}}])
 print(chat.choices[0].message.content)
@@ -89,10 +92,10 @@ class Started(Protocol):
     def data_dir(self) -> Path: ...
 
 
-def write(started: Started, settings: Settings, seconds: float) -> str:
+def write(started: Started, settings: Settings, keys: FirstKeys | None, seconds: float) -> str:
     """Return the text. Its last line starts ``warmroute ready`` and is the only one that does."""
     control, data = network.url("127.0.0.1", started.control_port), network.url("127.0.0.1", started.data_port)
-    values = {"control": control, "data": data, "name": demo.NAME, "keys": _KEYS.format(region=settings.region)}
+    values = {"control": control, "data": data, "name": demo.NAME, **_access(started.data_dir, settings, keys)}
     if started.hosts:
         calls = _CALLS.format(boto3=_python(_BOTO3, values), openai=_python(_OPENAI, values), **values)
     else:
@@ -104,11 +107,39 @@ def write(started: Started, settings: Settings, seconds: float) -> str:
         f"Data plane     {data}   {started.workers} worker{'s' * (started.workers != 1)}; counters: {data}/metrics",
         f"Hosts          {hosts if started.hosts else 'none simulated'}",
         f"Logs           {started.data_dir / 'logs'}",
-        "Access         AUTH is off: whoever can reach these loopback ports may use them",
+        *_access_lines(started.data_dir, keys),
         "",
         f"warmroute ready in {seconds:.1f} s: control plane {control}, data plane {data}; Ctrl-C ends it",
     ]
     return "\n".join(lines)
+
+
+def _access(data_dir: Path, settings: Settings, keys: FirstKeys | None) -> dict[str, str]:
+    """Return the parts of calls that show who calls."""
+    if keys is None:
+        any_keys = _ANY_KEYS.format(region=settings.region)
+        return {"keys": any_keys, "api_key": '"any"', "bearer": "", "signed": "", "file": ""}
+    api_key, credentials = (shlex.quote(str(data_dir / file)) for file in (DEMO_KEY, ADMIN_KEY))
+    user = f"$(sed -n 's/.*= //p' {credentials} | paste -sd: -)"
+    return {
+        "keys": _REAL_KEYS.format(region=settings.region),
+        "api_key": f"open({str(data_dir / DEMO_KEY)!r}).read().strip()",
+        "bearer": f'-H "Authorization: Bearer $(cat {api_key})" ',
+        "signed": f"-H 'Content-Type: application/json' --aws-sigv4 aws:amz:{settings.region}:sagemaker \\\n"
+        f'  --user "{user}" ',
+        "file": f"AWS_SHARED_CREDENTIALS_FILE={credentials} ",
+    }
+
+
+def _access_lines(data_dir: Path, keys: FirstKeys | None) -> list[str]:
+    if keys is None:
+        return ["Access         AUTH is off: whoever can reach these loopback ports may use them"]
+    lines = [f"Access         AUTH is on; an administrator's key is in {data_dir / ADMIN_KEY}"]
+    if keys.is_new:
+        lines.append(
+            f"               AccessKeyId {keys.admin.id}  SecretAccessKey {keys.admin.secret}  (shown this once)"
+        )
+    return lines
 
 
 def _python(program: str, values: dict[str, str]) -> str:
@@ -116,4 +147,5 @@ def _python(program: str, values: dict[str, str]) -> str:
     interpreter = os.path.relpath(sys.executable)
     if interpreter.startswith(os.pardir):
         interpreter = sys.executable
-    return f"{shlex.quote(interpreter)} - <<'PY'{program.format(**values)}PY"
+    file = values["file"] if "boto3" in program else ""
+    return f"{file}{shlex.quote(interpreter)} - <<'PY'{program.format(**values)}PY"

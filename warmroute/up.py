@@ -20,6 +20,8 @@ from warmroute.children import BEHIND, FRONT, SERVERS, Children, Died, Part, Sto
 from warmroute.embedded.directory import hold
 from warmroute.embedded.postgres import Postgres
 from warmroute.embedded.valkey import Valkey
+from warmroute.faults import Fault
+from warmroute.first_keys import FirstKeys, first_keys, secret_key
 
 _HOST = "127.0.0.1"
 _START_SECONDS = 60.0
@@ -44,6 +46,9 @@ class Plan:
 
 def run(plan: Plan, settings: Settings, environ: Mapping[str, str]) -> int:
     """Start everything, serve until a signal comes, end everything; return the exit code. Raises Fault at start."""
+    if settings.tls_cert_file:
+        planes = "`warmroute controlplane` and `warmroute dataplane`"
+        raise Fault(f"WARMROUTE_TLS_CERT_FILE is for {planes}; `up` serves loopback, and that without TLS")
     plan = replace(
         plan,
         control_port=network.claim_port(_HOST, plan.control_port, "--control-port", _PORT_PATIENCE_SECONDS),
@@ -56,8 +61,8 @@ def run(plan: Plan, settings: Settings, environ: Mapping[str, str]) -> int:
         children = Children(logs, signals)
         try:
             began = time.monotonic()
-            _start(plan, settings, environ, children)
-            _say(ready_text.write(plan, settings, seconds=time.monotonic() - began))
+            keys = _start(plan, settings, environ, children)
+            _say(ready_text.write(plan, settings, keys, seconds=time.monotonic() - began))
             ready = True
             children.watch()
         except Stopped:
@@ -75,19 +80,21 @@ def run(plan: Plan, settings: Settings, environ: Mapping[str, str]) -> int:
     return 0
 
 
-def _start(plan: Plan, settings: Settings, environ: Mapping[str, str], children: Children) -> None:
+def _start(plan: Plan, settings: Settings, environ: Mapping[str, str], children: Children) -> FirstKeys | None:
+    """Start all parts in their order; return the first keys, None with AUTH off."""
     _say(f"warmroute: starting; data is kept in {plan.data_dir}, logs in {children.logs}")
     host_ports = ports.keep(plan.data_dir / "host-ports", plan.hosts)
     for number, port in enumerate(host_ports, start=1):
-        plain = _environment(environ, "DATABASE_URL", "REDIS_URL")
+        plain = _environment(environ, "DATABASE_URL", "REDIS_URL", "SECRET_KEY")
         children.start(
             f"host-{number}", ["host", "--port", str(port), "--name", f"{demo.NAME}-{number}"], plain, stage=BEHIND
         )
     redis_url = settings.redis_url or _embedded_valkey(plan, children)
     database_url = settings.database_url or _embedded_postgres(plan, children)
     # A worker never sees the database's credentials.
-    worker = _environment(environ, "DATABASE_URL", REDIS_URL=redis_url)
-    control = _environment(environ, DATABASE_URL=database_url, REDIS_URL=redis_url)
+    secret = secret_key(plan.data_dir, settings)
+    worker = _environment(environ, "DATABASE_URL", REDIS_URL=redis_url, **secret)
+    control = _environment(environ, DATABASE_URL=database_url, REDIS_URL=redis_url, **secret)
     data_plane = ["dataplane", "--port", str(plan.data_port), "--workers", str(plan.workers)]
     data_plane += ["--data-dir", str(plan.data_dir / "dataplane")]
     # Beyond the drain itself and the 5 s in which the data plane ends its workers by force.
@@ -98,9 +105,11 @@ def _start(plan: Plan, settings: Settings, environ: Mapping[str, str], children:
     for number, port in enumerate(host_ports, start=1):
         _await(children, network.url(_HOST, port) + "/ping", f"simulated host {number} was not ready")
     _await(children, data_url + "/health/ready", "the data plane was not ready")
-    demo.prepare(demo.ControlPlane(control_url), host_ports, children)
+    keys = first_keys(plan.data_dir, settings, control, demo.NAME) if settings.auth == "on" else None
+    demo.prepare(demo.ControlPlane(control_url, keys.admin if keys else None), host_ports, children)
     if plan.hosts:
-        demo.await_served(data_url, plan.workers, children)
+        demo.await_served(data_url, plan.workers, children, keys.demo if keys else None)
+    return keys
 
 
 def _embedded_postgres(plan: Plan, children: Children) -> str:

@@ -16,11 +16,12 @@ async def renew(session: AsyncSession, again: Callable[[bytes], bytes]) -> int:
     for key in (await session.execute(keys)).scalars():
         key.secret = again(key.secret)
         count += 1
-    holders: tuple[type[Model] | type[EndpointVariant], ...] = (Model, EndpointVariant)
-    for table in holders:
-        query = select(table).where(col(table.host_authorization).is_not(None)).with_for_update()
-        for row in (await session.execute(query)).scalars():
-            assert row.host_authorization is not None
-            row.host_authorization = again(row.host_authorization)
-            count += 1
+    held = col(Model.host_authorization).is_not(None)
+    for model in (await session.execute(select(Model).where(held).with_for_update())).scalars():
+        model.host_authorization = again(model.host_authorization or b"")
+        count += 1
+    held = col(EndpointVariant.host_authorization).is_not(None)
+    for variant in (await session.execute(select(EndpointVariant).where(held).with_for_update())).scalars():
+        variant.host_authorization = again(variant.host_authorization or b"")
+        count += 1
     return count

@@ -98,7 +98,7 @@ def test_bad_options_name_what_would_be_right(arguments: list[str], capsys: pyte
 def test_every_command_has_help_that_names_its_options(capsys: pytest.CaptureFixture[str]) -> None:
     parser = cli.build_parser()
     (commands,) = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    assert set(commands.choices) == {"up", "controlplane", "dataplane", "migrate", "host", "advise"}
+    assert set(commands.choices) == {"up", "controlplane", "dataplane", "migrate", "keys", "audit", "host", "advise"}
     for name in commands.choices:
         with pytest.raises(SystemExit) as ended:
             cli.main([name, "--help"])

@@ -142,8 +142,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         up.process.wait()
 
 
-def _pasted_calls(text: str) -> list[str]:
-    calls = re.findall(r"^(?:curl (?:.*\\\n)*.*|\S+ - <<'PY'\n(?:.*\n)*?PY)$", text, re.M)
+def pasted_calls(text: str) -> list[str]:
+    calls = re.findall(r"^(?:curl (?:.*\\\n)*.*|(?:\w+=\S+ )?\S+ - <<'PY'\n(?:.*\n)*?PY)$", text, re.M)
     assert len(calls) == 4
     return calls
 
@@ -161,7 +161,7 @@ def shell_path(tmp_path: Path) -> str:
 
 def test_every_printed_call_works_as_pasted(running: Up, shell_path: str) -> None:
     answers = []
-    for call in _pasted_calls(running.text):
+    for call in pasted_calls(running.text):
         environment = {"PATH": shell_path, "HOME": "/nonexistent"}
         done = subprocess.run(["bash", "-c", call], cwd=ROOT, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, (call, done.stderr)
@@ -308,7 +308,8 @@ def _open_stream(url: str) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"AUTH": "on"}, "WARMROUTE_AUTH=on is not supported by this version"),
+        ({"SECRET_KEY": "x", "AUTH": "on"}, "WARMROUTE_SECRET_KEY is no key: key 1 is not 32 bytes in base64"),
+        ({"TLS_CERT_FILE": "/c"}, "WARMROUTE_TLS_CERT_FILE is for `warmroute controlplane`"),
         ({"LEASE_SECOND": "5"}, "WARMROUTE_LEASE_SECOND is not a setting; did you mean WARMROUTE_LEASE_SECONDS"),
     ],
 )
