@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import resource
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -18,8 +19,21 @@ def spread(work: Callable[[Job], Done], jobs: Sequence[Job], *, processes: int |
     if count <= 1:
         yield from map(work, jobs)
         return
-    with ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as pool:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(count, context, initializer=_end_with_parent) as pool:
         yield from pool.map(work, jobs)
+
+
+def _end_with_parent() -> None:
+    # A parent that is killed tells nobody; what it has handed out would be worked off for minutes.
+    threading.Thread(target=_wait_for_parent, daemon=True).start()
+
+
+def _wait_for_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "runs in processes that were started for it"
+    parent.join()
+    os._exit(1)
 
 
 def cpu_seconds() -> float:
