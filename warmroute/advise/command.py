@@ -4,7 +4,9 @@ import argparse
 import json
 import shutil
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     profile = _profile(options.engine, options.cache_tokens)
     lengths = options.prefix_lengths or trials.LENGTHS
     how = How(options.format, Members(options.body, options.time, options.id), options.output_tokens, options.skip_bad)
-    with Spool(options.last) as spool, Log(options.log) as log:
+    with _disk(), Spool(options.last) as spool, Log(options.log) as log:
         intake = Intake(spool, lengths, how)
         with _bar("reading", log.bytes, "B") as bar:
             intake.take(log, lambda position: _move(bar, position))
@@ -81,6 +83,19 @@ def run(options: argparse.Namespace) -> int:
         width = min(PAGE_WIDTH_MAX, shutil.get_terminal_size((PAGE_WIDTH_MAX, 24)).columns)
         print(_printable(report.page(read, found, advice, width), sys.stdout.encoding), end="")
     return 0
+
+
+@contextmanager
+def _disk() -> Iterator[None]:
+    """Whatever else fails in here says so itself; what is left is the disk of the temporary files."""
+    try:
+        yield
+    except OSError as error:
+        where = tempfile.gettempdir()
+        raise Fault(
+            f"{where} cannot keep the last requests: {error.strerror}; name another directory in TMPDIR, or give a "
+            "smaller --last"
+        ) from None
 
 
 def _bar(what: str, total: int | None, unit: str) -> Any:

@@ -18,8 +18,11 @@ from warmroute.advise import mooncake
 from warmroute.advise.entry import BadLine, Entry, tokens_of
 
 FORMS = ("native", "chat", "text", "mooncake")
+ISOLATION_CHARACTERS_MAX = 64
+"""Of X-Amzn-SageMaker-Prefix-Aware-Id (announcement of prefix-aware routing)."""
 _MILLISECONDS_FROM = 1e11
 """A number this large is no time in seconds: it would be after the year 5000."""
+_TIME_MAX = 1e15
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ def detect(line: bytes, members: Members) -> str:
     if isinstance(found, dict) and "hash_ids" in found and members == Members():
         return "mooncake"
     body = unwrap(line, Members(members.body))[0]
-    value = msgspec.json.decode(body) if body.startswith(b'"') else _loose(body)
+    value = _loose(body)
     if isinstance(value, str):
         inner = _loose(value.encode("utf-8", "surrogatepass"))
         if not isinstance(inner, dict):
@@ -100,22 +103,24 @@ def unwrap(line: bytes, members: Members) -> tuple[bytes, float | None, bytes | 
     at = None if members.time is None else time_of(_member(line, members.time), members.time)
     if members.isolation is None:
         return body, at, None
-    isolation = msgspec.json.decode(_member(line, members.isolation, b'""'))
-    if isolation is not None and not isinstance(isolation, str):
-        raise BadLine(f"{members.isolation} is not a string")
-    return body, at, isolation.encode() if isolation else None
+    isolation = _loose(_member(line, members.isolation, b"null"))
+    if isolation is None or isolation == "":
+        return body, at, None
+    if not isinstance(isolation, str) or not isolation.isascii() or len(isolation) > ISOLATION_CHARACTERS_MAX:
+        raise BadLine(f"{members.isolation} is no string of at most {ISOLATION_CHARACTERS_MAX} ASCII characters")
+    return body, at, isolation.encode()
 
 
 def time_of(value: bytes, name: str) -> float:
     """Return seconds from a number of seconds or milliseconds, or an ISO 8601 string (UTC unless it says)."""
-    found = msgspec.json.decode(value)
+    found = _loose(value)
     if isinstance(found, str):
         try:
             moment = datetime.fromisoformat(found)
         except ValueError:
             raise BadLine(f"{name} is not an ISO 8601 time") from None
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    if isinstance(found, bool) or not isinstance(found, int | float):
+    if isinstance(found, bool) or not isinstance(found, int | float) or not abs(found) < _TIME_MAX:
         raise BadLine(f"{name} is neither a number of seconds or milliseconds nor an ISO 8601 time")
     return found / 1000 if found >= _MILLISECONDS_FROM else float(found)
 

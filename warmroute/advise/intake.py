@@ -63,12 +63,8 @@ class Intake:
     def groups(self) -> list[Group]:
         """Return the groups at each length, equal ones together."""
         largest = [sketch.largest_share for sketch in self._sketches]
-        return same_groups(self._lengths, [sketch.number for sketch in self._sketches], largest)
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether groups were counted rather than estimated."""
-        return all(sketch.is_exact for sketch in self._sketches)
+        exact = [sketch.is_exact for sketch in self._sketches]
+        return same_groups(self._lengths, [sketch.number for sketch in self._sketches], largest, exact)
 
     def alone(self) -> dict[int, float]:
         """Return PrefixLength -> share of its groups with one request."""

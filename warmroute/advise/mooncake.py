@@ -25,7 +25,7 @@ _Id = Annotated[int, Meta(ge=0, le=_ID_MAX)]
 class TraceLine(Struct):
     """One request of a trace."""
 
-    timestamp: Annotated[float, Meta(ge=0)]
+    timestamp: Annotated[float, Meta(ge=0, le=1e15)]
     input_length: _Count
     output_length: Annotated[int, Meta(ge=0, le=10**9)]
     hash_ids: Annotated[list[_Id], Meta(min_length=1)]
@@ -36,6 +36,11 @@ _decoder = msgspec.json.Decoder(TraceLine)
 
 def read(line: bytes) -> Entry:
     """Return the request of one line. Raises BadLine."""
+    return entry_of(parse(line))
+
+
+def parse(line: bytes) -> TraceLine:
+    """Return what a line says. Raises BadLine."""
     try:
         found = _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -45,6 +50,11 @@ def read(line: bytes) -> Entry:
             f"hash_ids has {len(found.hash_ids)} ids, and input_length {found.input_length} means "
             f"{-(-found.input_length // BLOCK_TOKENS)} blocks of {BLOCK_TOKENS} tokens"
         )
+    return found
+
+
+def entry_of(found: TraceLine) -> Entry:
+    """Return the request that a line stands for."""
     return Entry(
         prompt_tokens=found.input_length,
         # A request that generated nothing still gave a first token.

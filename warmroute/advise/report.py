@@ -30,7 +30,6 @@ class Read:
     """Lines that are no requests, where the user allows it."""
     without_key: int
     groups: list[Group]
-    groups_exact: bool
     alone: dict[int, float]
     """PrefixLength -> share of its groups that have one request."""
     writing: Examiner | None
@@ -53,7 +52,6 @@ def read_of(intake: Intake, log: str, replays: Replays, profile: Profile) -> Rea
         skipped=intake.skipped,
         without_key=intake.without_key,
         groups=intake.groups(),
-        groups_exact=intake.is_exact,
         alone=intake.alone(),
         writing=intake.writing if intake.writing.bodies else None,
         replayed=len(replays.arrivals),
@@ -68,7 +66,7 @@ def page(read: Read, found: Found, advice: Advice, width: int) -> str:
     """Return the page, with lines of at most ``width`` characters where words allow it."""
     parts = [
         _log(read),
-        _table(read, found),
+        _table(found),
         chart.bars(found, advice, width),
         "\n".join(writing_lines(read.writing, read.form)),
         _recommendation(advice, width),
@@ -86,7 +84,7 @@ def as_json(read: Read, found: Found, advice: Advice) -> dict[str, Any]:
         },
         "model": {"hosts": found.hosts, "engine": read.engine, "cache_tokens_of_a_host": read.cache_tokens},
         "groups": [
-            {"prefix_lengths": list(group.lengths), "groups": group.number, "exact": read.groups_exact,
+            {"prefix_lengths": list(group.lengths), "groups": group.number, "exact": group.exact,
              "largest_share": group.largest, "alone_share": read.alone[group.lengths[0]]} for group in read.groups
         ],
         "trials": [
@@ -151,13 +149,13 @@ def _log(read: Read) -> str:
     return "\n".join(lines)
 
 
-def _table(read: Read, found: Found) -> str:
+def _table(found: Found) -> str:
     columns = ["PrefixLength", "groups", "largest", "Threshold", "hit rate", "overflow", "all busy", "busiest host",
                "TTFT p50", "p90, ms"]  # fmt: skip
     rows, last = [], None
     for trial in found.trials:
         head = ["", "", ""] if trial.group is last else [
-            chart.name(trial.group), f"{'' if read.groups_exact else '~'}{trial.group.number:,}",
+            chart.name(trial.group), f"{'' if trial.group.exact else '~'}{trial.group.number:,}",
             f"{trial.group.largest:.1%}"]  # fmt: skip
         last = trial.group
         rows.append(head + _figures(trial))

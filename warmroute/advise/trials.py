@@ -32,6 +32,8 @@ class Group:
     """Groups of requests with one key, over the whole log."""
     largest: float
     """Share of the requests that are in the largest group."""
+    exact: bool = True
+    """Counted; else estimated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,9 @@ class Replays:
         return zip(times, self._spool.read(order, len(self._lengths)), strict=True)
 
 
-def same_groups(lengths: Sequence[int], numbers: Sequence[int], largest: Sequence[float]) -> list[Group]:
+def same_groups(
+    lengths: Sequence[int], numbers: Sequence[int], largest: Sequence[float], exact: Sequence[bool]
+) -> list[Group]:
     """Return the lengths put together by their number of groups.
 
     A longer length only ever splits groups, so as many groups are the same groups.
@@ -99,7 +103,7 @@ def same_groups(lengths: Sequence[int], numbers: Sequence[int], largest: Sequenc
     found: dict[int, list[int]] = {}
     for place, number in enumerate(numbers):
         found.setdefault(number, []).append(place)
-    return [Group(tuple(lengths[place] for place in places), number, largest[places[0]])
+    return [Group(tuple(lengths[place] for place in places), number, largest[places[0]], exact[places[0]])
             for number, places in found.items()]  # fmt: skip
 
 

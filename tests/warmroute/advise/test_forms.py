@@ -9,7 +9,7 @@ from dataplane.routing.prefix_key import chat_key, native_key, read_chat
 from simulator.tokens import render_chat
 from tests.warmroute.advise.logs import SECRET, chat_body
 from warmroute.advise.entry import BadLine
-from warmroute.advise.forms import Members, Reader, detect, time_of
+from warmroute.advise.forms import FORMS, Members, Reader, detect, time_of
 
 TEXT = f"{SECRET} " * 100
 BODY = json.dumps({"inputs": TEXT, "parameters": {"max_new_tokens": 9}})
@@ -136,7 +136,14 @@ def test_the_form_of_a_wrapped_body_is_the_bodys() -> None:
         ("native", '{"a": 1}', {"body": "a", "time": "t"}, "the member t is missing"),
         ("native", '{"a": 1, "t": true}', {"body": "a", "time": "t"}, "t is neither a number"),
         ("native", '{"a": 1, "t": "noon"}', {"body": "a", "time": "t"}, "t is not an ISO 8601 time"),
-        ("native", '{"a": 1, "i": 7}', {"body": "a", "isolation": "i"}, "i is not a string"),
+        (
+            "native",
+            '{"a": 1, "i": 7}',
+            {"body": "a", "isolation": "i"},
+            "i is no string of at most 64 ASCII characters",
+        ),
+        ("native", '{"a": 1, "i": "\\ud800"}', {"body": "a", "isolation": "i"}, "not JSON"),
+        ("native", '{"a": 1, "t": 1e999}', {"body": "a", "time": "t"}, "t is neither a number"),
         ("text", "7", {}, "a message text must be a JSON string"),
         ("chat", '{"a": 1}', {}, "no chat completions body: messages is required"),
         ("chat", '"nothing"', {}, "no chat completions body: the body is not JSON"),
@@ -150,14 +157,28 @@ def test_a_line_that_is_no_request_says_why(form: str, line: str, members: dict[
 
 @given(st.text(max_size=40), st.sampled_from(["native", "chat", "text", "mooncake"]))
 def test_any_line_is_read_or_refused_and_never_quoted(noise: str, form: str) -> None:
-    for line in (f'{{"{SECRET}": {noise}', f'{{"messages": [{{"content": "{SECRET}{noise}"}}]}}', noise):
+    for line in (f'{{"{SECRET}": {noise}', f'{{"messages": [{{"content": "{SECRET}{noise}"}}]}}', noise, f'"{noise}"'):
         assert SECRET not in refusal(form, line)
 
 
-def refusal(form: str, line: str) -> str:
+@given(st.text(max_size=20), st.sampled_from(["native", "chat", "text"]))
+def test_any_wrapped_line_is_read_or_refused(noise: str, form: str) -> None:
+    wrapped = [json.dumps({"b": noise, "t": noise, "i": noise}), f'{{"b": "{noise}", "t": {noise}, "i": "{noise}"}}',
+               f'{{"b": "{noise}", "t": 1, "i": "{noise}"}}']  # fmt: skip
+    for line in wrapped:
+        for members in (Members("b"), Members("b", "t"), Members("b", None, "i"), Members("b.b", "t")):
+            refusal(form, line, members)
+            try:
+                found = detect(line.encode("utf-8", "surrogatepass"), members)
+            except BadLine:
+                continue
+            assert found in FORMS
+
+
+def refusal(form: str, line: str, members: Members = Members()) -> str:  # noqa: B008
     """Return why a line is refused; nothing if it is read."""
     try:
-        Reader(form, Members(), 200).read(line.encode("utf-8", "surrogatepass"))
+        Reader(form, members, 200).read(line.encode("utf-8", "surrogatepass"))
     except BadLine as error:
         return str(error)
     return ""

@@ -17,8 +17,8 @@ def figures(**changes: float) -> Figures:
 
 
 def test_lengths_with_as_many_groups_are_one() -> None:
-    assert same_groups([1024, 2048, 4096, 8192], [1, 1, 9, 9], [1.0, 1.0, 0.2, 0.2]) == [
-        Group((1024, 2048), 1, 1.0), Group((4096, 8192), 9, 0.2)
+    assert same_groups([1024, 2048, 4096, 8192], [1, 1, 9, 9], [1.0, 1.0, 0.2, 0.2], [True, True, False, False]) == [
+        Group((1024, 2048), 1, 1.0), Group((4096, 8192), 9, 0.2, exact=False)
     ]  # fmt: skip
 
 
@@ -46,7 +46,9 @@ def test_what_is_replayed_is_told_as_it_goes(hosts: int) -> None:
             spool.add(at, Kept(kept.prompt_tokens, kept.output_tokens, [1, kept.keys[0]], kept.blocks))
         replays = Replays(spool, (1024, 2048), hosts, PROFILE, None)
         left: list[int] = []
-        found = run_all(replays, same_groups((1024, 2048), (1, 6), (1.0, 1 / 6)), (1, 4, 1024), left.append)
+        found = run_all(
+            replays, same_groups((1024, 2048), (1, 6), (1.0, 1 / 6), (True, True)), (1, 4, 1024), left.append
+        )
         assert left[-1] == 0
         assert len(left) == len(found.trials) + 1
         for trial in found.trials:
