@@ -25,6 +25,7 @@ from dataplane.front import Front
 from dataplane.guard import Guard
 from dataplane.host import Address
 from dataplane.host_credentials import HostCredentials
+from dataplane.memory import give_back_large_blocks
 from dataplane.metrics import Labels, Metrics
 from dataplane.parts import Parts
 from dataplane.probe import ping
@@ -286,6 +287,7 @@ def main() -> None:
         level=settings.log_level.upper(),
         format=f"%(asctime)s %(levelname)s worker-{options.slot} %(message)s",
     )
+    give_back_large_blocks()
     listener = socket.socket(fileno=options.listener)
     uvloop.run(serve(settings, options.slot, options.data_dir, listener, options.pipe))
 

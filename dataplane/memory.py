@@ -1,0 +1,21 @@
+"""How a worker's memory goes back to the system: what one large body took must not be kept for the next hour.
+
+glibc learns from the first large block that is freed to keep blocks of that size on its heap (mallopt(3),
+M_MMAP_THRESHOLD). Bodies of megabytes among small, longer-lived blocks then leave a heap full of holes, which grows for
+as long as sizes vary. With a fixed threshold each large block is the system's own and goes back when it is freed, for
+some page faults more.
+"""
+
+import ctypes
+
+LARGE_BYTES = 131_072
+"""From this size on; glibc's own first threshold. Smaller blocks are never given back one by one."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+
+
+def give_back_large_blocks() -> bool:
+    """Set the thresholds of this process; return whether the C library has them. Others (musl) do so anyway."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return False
+    return all(mallopt(which, LARGE_BYTES) == 1 for which in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD))
