@@ -1,5 +1,6 @@
 """The trade-off drawn: bars in a terminal, or a PNG where matplotlib is installed."""
 
+import importlib.util
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from warmroute.faults import Fault
 
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _BAR_MAX = 30
+_TICKS = (1024, 4096, 16384, 65536)
 
 
 def bars(found: Found, advice: Advice, width: int) -> str:
@@ -42,13 +44,19 @@ def wrapped(text: str, width: int, mark: str) -> str:
     return textwrap.fill(text, width, initial_indent=mark, subsequent_indent=" " * len(mark))
 
 
+def check_plot(path: Path) -> None:
+    """Raise Fault where plot() would fail, before minutes of work."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise Fault("--plot needs matplotlib, which is not installed; install it, or leave --plot out")
+    if not path.parent.is_dir():
+        raise Fault(f"{path} cannot be written: there is no directory {path.parent}")
+
+
 def plot(found: Found, path: Path) -> None:
-    """Write a PNG. Raises Fault where matplotlib is not installed or the file cannot be written."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise Fault("--plot needs matplotlib, which is not installed; install it, or leave --plot out") from None
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    """Write a PNG. Raises Fault when the file cannot be written."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 5), layout="constrained")
     hits, shares = figure.subplots(1, 2)
     _hit_rates(hits, found)
     _shares(shares, found)
@@ -59,7 +67,9 @@ def plot(found: Found, path: Path) -> None:
 
 
 def _hit_rates(axes: Any, found: Found) -> None:
-    for threshold in sorted({trial.threshold for trial in found.trials}):
+    several = [trial.threshold for trial in found.trials]
+    # One that was tried at one length only, where that length funnels, is a point in the table, not a curve.
+    for threshold in sorted({one for one in several if several.count(one) > 1} or set(several)):
         some = [trial for trial in found.trials
                 if trial.threshold == threshold or (trial.and_above and trial.threshold < threshold)]  # fmt: skip
         points = [(length, trial.figures.hit_rate) for trial in some for length in trial.group.lengths]
@@ -68,7 +78,7 @@ def _hit_rates(axes: Any, found: Found) -> None:
                                 (found.least_outstanding.hit_rate, "LEAST_OUTSTANDING", "--")):  # fmt: skip
         axes.axhline(value, color="grey", linestyle=style, label=label)
     _lengths(axes, "prompt tokens found in a cache")
-    axes.legend(fontsize="small")
+    axes.legend(fontsize="small", frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
 
 
 def _shares(axes: Any, found: Found) -> None:
@@ -79,11 +89,13 @@ def _shares(axes: Any, found: Found) -> None:
     axes.plot(lengths, busiest, marker="o", label="busiest host, best threshold")
     axes.axhline(1 / found.hosts, color="grey", linestyle=":", label="even share")
     _lengths(axes, "share of the requests")
-    axes.legend(fontsize="small")
+    axes.legend(fontsize="small", frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
 
 
 def _lengths(axes: Any, what: str) -> None:
     axes.set_xscale("log", base=2)
+    axes.set_xticks(_TICKS, [f"{tick:,}" for tick in _TICKS])
+    axes.set_xlim(_TICKS[0] / 1.1, _TICKS[-1] * 1.1)
     axes.set_xlabel("PrefixLength")
     axes.set_ylabel(what)
     axes.set_ylim(bottom=0)

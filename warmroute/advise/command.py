@@ -61,6 +61,8 @@ def run(options: argparse.Namespace) -> int:
     from warmroute.advise.intake import How, Intake
     from warmroute.advise.spool import Spool
 
+    if options.plot is not None:
+        chart.check_plot(options.plot)
     profile = _profile(options.engine, options.cache_tokens)
     lengths = options.prefix_lengths or trials.LENGTHS
     how = How(options.format, Members(options.body, options.time, options.id), options.output_tokens, options.skip_bad)

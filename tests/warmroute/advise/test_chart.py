@@ -1,12 +1,10 @@
-import builtins
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.warmroute.advise.test_choose import FEW, MANY, ONE, found
 from tests.warmroute.advise.test_trials import figures
-from warmroute.advise.chart import bars, plot, wrapped
+from warmroute.advise.chart import bars, check_plot, plot, wrapped
 from warmroute.advise.choose import choose
 from warmroute.advise.trials import Trial
 from warmroute.faults import Fault
@@ -35,20 +33,16 @@ def test_words_are_wrapped_under_their_mark() -> None:
 
 
 def test_a_plot_is_a_png(tmp_path: Path) -> None:
+    check_plot(tmp_path / "a.png")
     plot(FOUND, tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(Fault, match=r"nowhere/a\.png cannot be written: No such file"):
-        plot(FOUND, tmp_path / "nowhere" / "a.png")
+    with pytest.raises(Fault, match=r"nowhere/a\.png cannot be written: there is no directory"):
+        check_plot(tmp_path / "nowhere" / "a.png")
+    with pytest.raises(Fault, match=r"cannot be written: Is a directory"):
+        plot(FOUND, tmp_path)
 
 
 def test_without_matplotlib_a_plot_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = builtins.__import__
-
-    def missing(name: str, *rest: Any, **more: Any) -> Any:
-        if name.startswith("matplotlib"):
-            raise ImportError(name)
-        return known(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", missing)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(Fault, match="needs matplotlib"):
-        plot(FOUND, tmp_path / "a.png")
+        check_plot(tmp_path / "a.png")
