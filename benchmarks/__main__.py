@@ -17,6 +17,7 @@ PARTS = {
 DOCS = "docs"
 
 
+    "access": "what it costs to know a caller, and what one caller's flood costs another",
 def main(arguments: Sequence[str]) -> int:
     """Run the parts asked for; return the exit code."""
     options = _parser().parse_args(arguments)

@@ -1,0 +1,1 @@
+"""What it costs to know a caller, and what one caller's flood costs another."""
