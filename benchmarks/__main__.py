@@ -12,12 +12,12 @@ from benchmarks.result import DIRECTORY, Result, write
 PARTS = {
     "overflow": "where a request goes when its home is busy: the product's rule and others, in virtual time",
     "admission": "what choosing and counting a request costs a worker and Redis",
+    "access": "what it costs to know a caller, and what one caller's flood costs another",
 }
 """Each is a package here whose module ``study`` has ``run(quick, say) -> Result``."""
 DOCS = "docs"
 
 
-    "access": "what it costs to know a caller, and what one caller's flood costs another",
 def main(arguments: Sequence[str]) -> int:
     """Run the parts asked for; return the exit code."""
     options = _parser().parse_args(arguments)
