@@ -21,7 +21,7 @@ from tests.fakes.data_plane import DataPlane
 from tests.fakes.model_host import Hosts, HostThread, host_thread
 from tests.fakes.routes import Routes
 from tests.fleet.load import Load, Result, Shot, p95
-from tests.fleet.stage import LEASE_SECONDS, SETTINGS, counted, degraded, expect_exact, working
+from tests.fleet.stage import LEASE_SECONDS, SETTINGS, degraded, expect_exact, is_true_under_load, working
 from tests.services import PrivateServer, PrivateServers
 from tests.waiting import wait_until
 
@@ -119,7 +119,7 @@ def freeze(
             ended = time.monotonic()
             wait_until(lambda: all(plane.metric("warmroute_store_up") == 1 for plane in planes), lease)
             up_after = time.monotonic() - ended
-            wait_until(lambda: counted(fleet, deployed) == alive, lease)
+            wait_until(lambda: is_true_under_load(fleet, deployed, alive), lease)
             true_after = time.monotonic() - ended
         expect_exact(fleet, planes, deployed, (deployed.invocations, PREFIXES[0]), home["0"], THRESHOLD)
         exact_after = time.monotonic() - ended

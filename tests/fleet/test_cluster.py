@@ -17,7 +17,16 @@ from tests.fakes.model_host import HostThread
 from tests.fakes.routes import endpoint
 from tests.fleet.cluster import Cluster, ClusterRoutes, Move, Node
 from tests.fleet.load import Load, Shot, p95
-from tests.fleet.stage import LEASE_SECONDS, RESYNC_SECONDS, SETTINGS, counted, expect_exact, held, wait_true, working
+from tests.fleet.stage import (
+    LEASE_SECONDS,
+    RESYNC_SECONDS,
+    SETTINGS,
+    expect_exact,
+    held,
+    is_true_under_load,
+    wait_true,
+    working,
+)
 from tests.waiting import wait_until
 
 
@@ -210,13 +219,14 @@ def test_a_primary_that_is_lost_fails_no_request(
     at = [len(plane.output) for plane in planes]
     assert len(publisher("workers")) == 2
     with held(planes, hit, [(hit.invocations, prefix(0))] * 4):
+        alive = working(hit)
         load = Load(hosts_thread, planes, shots, rate=60)
         with load.running():
             load.wait(20)
             lose(victim)
             cluster.wait_well()
             wait_up(planes)
-            wait_until(lambda: counted(fleet, hit) == working(hit), LEASE_SECONDS + 1)
+            wait_until(lambda: is_true_under_load(fleet, hit, alive), LEASE_SECONDS + 1)
             load.wait(20)
         assert load.failed() == []
         assert {result.host for result in load.results if result.shot is shots[0]} == {home}

@@ -12,7 +12,16 @@ from tests.fakes.model_host import HostThread
 from tests.fleet.freeze import ADDED_SECONDS, PREFIXES, about_redis, freeze, strays, streaming
 from tests.fleet.link import Link
 from tests.fleet.load import Load, Shot, p95
-from tests.fleet.stage import LEASE_SECONDS, SETTINGS, counted, degraded, expect_exact, held, working
+from tests.fleet.stage import (
+    LEASE_SECONDS,
+    SETTINGS,
+    counted,
+    degraded,
+    expect_exact,
+    held,
+    is_true_under_load,
+    working,
+)
 from tests.services import PrivateServer
 from tests.waiting import wait_until
 
@@ -158,7 +167,7 @@ def outage(
             end()
             fleet.stage.routes.write()
             wait_until(lambda: all(plane.metric("warmroute_store_up") == 1 for plane in planes), BACK_SECONDS)
-            wait_until(lambda: counted(fleet, deployed) == alive, BACK_SECONDS)
+            wait_until(lambda: is_true_under_load(fleet, deployed, alive), BACK_SECONDS)
         assert load.failed() == []
         assert strays(load.results, home) == []
         later = [result.seconds for result in load.results if began + 1 < result.began < ended]
