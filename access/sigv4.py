@@ -23,6 +23,8 @@ SKEW_SECONDS = 300
 """AWS's own: a clock may be off by so much either way, and a request that was overheard can be sent again as long."""
 STEERING = (b"x-amz-", b"x-amzn-sagemaker-")
 """Headers that begin like this must be signed."""
+HARMLESS = frozenset((b"x-amz-user-agent", b"x-amz-cf-id"))
+"""But not these, which steer nothing: AWS's SDK for PHP leaves the first one out, and CloudFront adds the second."""
 
 Headers = Sequence[tuple[bytes, bytes]]
 """Names in lower case, values as received, repetitions kept."""
@@ -150,7 +152,7 @@ def canonical_headers(headers: Headers, signed_headers: bytes) -> bytes:
         if name in names:
             value = b" ".join(value.split())
             found[name] = b"%b,%b" % (found[name], value) if name in found else value
-        elif name.startswith(STEERING):
+        elif name.startswith(STEERING) and name not in HARMLESS:
             said = f"'{name.decode('ascii', 'replace')}' must be a 'SignedHeader' in the AWS Authorization."
             raise Refusal(Denial.SIGNATURE, said)
     if b"host" not in names:

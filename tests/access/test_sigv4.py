@@ -212,5 +212,6 @@ def test_headers_that_steer_must_be_signed(headers: list[tuple[bytes, bytes]], s
 
 
 def test_headers_that_proxies_add_need_not_be() -> None:
-    added = [(b"x-forwarded-for", b"a"), (b"x-amzn-trace-id", b"Root=1"), (b"via", b"p"), (b"traceparent", b"00")]
+    added = [(b"x-forwarded-for", b"a"), (b"x-amzn-trace-id", b"Root=1"), (b"via", b"p"), (b"traceparent", b"00"),
+             (b"x-amz-cf-id", b"c"), (b"x-amz-user-agent", b"aws-sdk-php/3")]  # fmt: skip
     assert sigv4.canonical_headers([*HEADERS, *added], b"host;x-amz-date") == b"host:h\nx-amz-date:%b\n" % STAMP
