@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from http import HTTPStatus
 from importlib.metadata import version
+from typing import Any
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -71,7 +72,7 @@ def build_app(
         )
     app.add_exception_handler(HTTPException, _framework_error)
     app.add_exception_handler(Exception, _last_resort)
-    app.openapi = with_schemas(app, operations)  # type: ignore[method-assign]
+    app.openapi = with_schemas(app, operations, auth=auth)  # type: ignore[method-assign]
     return app
 
 
@@ -115,12 +116,21 @@ def _add_observation(app: FastAPI, is_ready: Callable[[], tuple[bool, str]], met
     async def docs() -> Response:
         return HTMLResponse(PAGE, headers={"content-security-policy": SECURITY_POLICY})
 
-    for path, endpoint, summary in (
-        ("/health/live", live, "200 while the process runs"),
-        ("/health/ready", ready, "200 once requests can be served, else 503 with the reason"),
-        ("/metrics", metrics_text, "Metrics in the Prometheus text format"),
+    away: dict[int | str, dict[str, Any]] = {503: {"description": "Not ready; the reason is in the answer."}}
+    for path, endpoint, summary, kind, more in (
+        ("/health/live", live, "200 while the process runs", JSONResponse, {}),
+        ("/health/ready", ready, "200 once requests can be served, else 503 with the reason", JSONResponse, away),
+        ("/metrics", metrics_text, "Metrics in the Prometheus text format", PlainTextResponse, {}),
     ):
-        app.add_api_route(path, endpoint, methods=["GET"], tags=["Observation"], summary=summary)
+        app.add_api_route(
+            path,
+            endpoint,
+            methods=["GET"],
+            tags=["Observation"],
+            summary=summary,
+            response_class=kind,
+            responses=more,
+        )
     app.add_api_route("/docs", docs, methods=["GET"], include_in_schema=False)
 
 

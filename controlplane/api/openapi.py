@@ -25,8 +25,19 @@ _ERROR = {
     "properties": {"__type": {"type": "string"}, "message": {"type": "string"}},
     "example": {"__type": "ValidationException", "message": 'Could not find endpoint "arn:...".'},
 }
+_SECURITY = {
+    "apiKey": {"type": "http", "scheme": "bearer", "description": "An API key of warmroute: `sk-...`."},
+    "basic": {"type": "http", "scheme": "basic", "description": "The same as the password; the name is passed over."},
+    "signature": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "Authorization",
+        "description": "AWS Signature Version 4, service sagemaker: boto3, the AWS CLI, `curl --aws-sigv4`.",
+    },
+}
 _FAILURES = {
     400: "The request is refused; the message names the members.",
+    403: "With AUTH on: the caller is not known, or may not. Else: a web page of another origin.",
     500: "A fault of the service.",
     503: "The database is away; try again.",
 }
@@ -49,8 +60,11 @@ def describe(operation: Operation) -> dict[str, Any]:
     }
 
 
-def with_schemas(app: FastAPI, operations: Mapping[str, Operation]) -> Callable[[], dict[str, Any]]:
-    """Return a replacement for ``app.openapi`` that adds the schemas of all shapes, made once."""
+def with_schemas(app: FastAPI, operations: Mapping[str, Operation], *, auth: bool) -> Callable[[], dict[str, Any]]:
+    """Return a replacement for ``app.openapi`` that adds the schemas of all shapes, made once.
+
+    ``auth``: it also says how a caller shows who it is.
+    """
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -60,11 +74,22 @@ def with_schemas(app: FastAPI, operations: Mapping[str, Operation]) -> Callable[
             )
             _, schemas = models_json_schema([(shape, "validation") for shape in shapes], ref_template=_REF)
             document.setdefault("components", {})["schemas"] = {"Error": _ERROR, **schemas.get("$defs", {})}
+            if auth:
+                _add_security(document)
             # A structure that shares its name with the member that holds it has this suffix in our source only.
             app.openapi_schema = json.loads(json.dumps(document).replace('Shape"', '"'))
         return app.openapi_schema
 
     return openapi
+
+
+def _add_security(document: dict[str, Any]) -> None:
+    document["components"]["securitySchemes"] = _SECURITY
+    document["security"] = [{name: []} for name in _SECURITY]
+    for path, methods in document["paths"].items():
+        if path.startswith("/health/"):
+            for operation in methods.values():
+                operation["security"] = []
 
 
 def _ref(shape: type[Shape]) -> str:

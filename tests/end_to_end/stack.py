@@ -53,12 +53,12 @@ class Stack:
     planes: list[DataPlane] = field(default_factory=list)
     clients: list[Any] = field(default_factory=list)
 
-    def start_control(self) -> ControlPlane:
+    def start_control(self, *, wait: bool = True) -> ControlPlane:
         """Start a control plane; it migrates the database if that is new."""
         directory = self.directory / f"control-{len(self.controls)}"
         plane = ControlPlane(self.database_url, self.redis_url, directory, settings=self.settings)
         self.controls.append(plane)
-        return plane.start()
+        return plane.start(wait=wait)
 
     def start_plane(self, *, redis_url: str = "", wait: bool = True, **given: Any) -> DataPlane:
         """Start a data plane."""

@@ -3,6 +3,7 @@
 import json
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -83,6 +84,13 @@ def outcome(response: httpx.Response) -> tuple[int, str]:
 
 @pytest.fixture
 def door(migrated_url: str) -> Iterator[Door]:
+    with open_door(migrated_url) as door:
+        yield door
+
+
+@contextmanager
+def open_door(migrated_url: str) -> Iterator[Door]:
+    """Serve the application with AUTH on; yield it with an administrator's key."""
     database = Database(migrated_url)
     observed: list[tuple[str, str]] = []
     app = build_app(

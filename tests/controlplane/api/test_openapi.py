@@ -25,7 +25,7 @@ def test_every_operation_has_its_request_and_errors(document: dict[str, Any]) ->
         body = operation["requestBody"]["content"]["application/json"]
         assert body["example"] == DESCRIPTIONS[name].example
         assert body["schema"]["$ref"].endswith(f"/{name}Input")
-        assert operation["responses"].keys() == {"200", "400", "500", "503"}
+        assert operation["responses"].keys() == {"200", "400", "403", "500", "503"}
 
 
 def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
