@@ -6,17 +6,22 @@ The request's id is how a host finds the run it serves; a worker hands it on wit
 import hashlib
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from random import Random
+
+from botocore.eventstream import EventStreamMessage
 
 from tests.dataplane_e2e.stage import frames, payload
 from tests.endurance.client import Client, Head
 from tests.fakes.answers import Answer, Exchange, Step
-from tests.fakes.raw_client import request_bytes
+from tests.fakes.raw_client import ConnectionEnded, request_bytes
 
 HALF_MS = 0.0005
+_SMALL_BYTES = 50_000
+_BLOCK_BYTES = 12 * 2**20
 
 
 class Route(StrEnum):
@@ -59,6 +64,8 @@ class Run:
     """Of the answer, as in ``Answer``."""
     ending: str = "whole"
     keep_alive: bool = True
+    is_reset: bool = False
+    """The host throws the connection away instead of an answer."""
     request_chunks: Sequence[int] = field(default=(), repr=False)
     """Sizes of the request's chunks; empty: it has a length."""
     arrived: str = ""
@@ -79,6 +86,9 @@ class Run:
         """Answer as its host."""
         self.deliveries += 1
         self.arrived = digest(exchange.delivery.body)
+        if self.is_reset:
+            exchange.reset()
+            return
         kind = "text/event-stream" if self.route.is_sse else "application/octet-stream"
         await Answer(
             self.steps,
@@ -92,7 +102,22 @@ class Run:
         """Read an answer to its end and return (head, what the host said). Raises ConnectionEnded."""
         head = await client.head()
         body = b"".join([piece async for piece in client.parts(head)])
-        return head, payload(frames(body)) if head.status == 200 and self.route is Route.STREAM else body
+        return head, payload(_frames(body)) if head.status == 200 and self.route is Route.STREAM else body
+
+    async def read_failure(self, client: Client) -> bool:
+        """Read an answer that cannot be whole; return whether the client can tell that it is not."""
+        body = bytearray()
+        try:
+            head = await client.head()
+            async for piece in client.parts(head):
+                body += piece
+        except ConnectionEnded:
+            return True
+        if head.status >= 400:
+            return True
+        if self.route is Route.STREAM:
+            return any(frame.headers[":message-type"] == "exception" for frame in _frames(bytes(body)))
+        return self.route.is_sse and b'data: {"error":' in body
 
     def differences(self, status: int, body: bytes) -> list[str]:
         """Return what is not as it was sent."""
@@ -115,9 +140,10 @@ class Runs:
         self.open: dict[str, Run] = {}
 
     async def serve(self, exchange: Exchange) -> None:
-        """The script of every host."""
+        """The script of every host. A run that is over is one whose client has left."""
         id = exchange.delivery.header("x-request-id") or b""
-        await self.open[id.decode()].serve(exchange)
+        run = self.open.get(id.decode())
+        await (run.serve if run is not None else Answer())(exchange)
 
 
 def digest(data: bytes) -> str:
@@ -130,7 +156,7 @@ def draw(dice: Random, id: str, route: Route, endpoint: str, sizes: Sequence[tup
     ``sizes``: of request and answer, each a (least, most) in bytes of which one is taken at random.
     """
     request = _request(dice, route, endpoint, dice.randint(*dice.choice(sizes)))
-    answer = dice.randbytes(dice.randint(*dice.choice(sizes)))
+    answer = _some_bytes(dice, dice.randint(*dice.choice(sizes)))
     steps: list[Step] = []
     for piece in cut(dice, answer, 24):
         steps.append(piece)
@@ -149,6 +175,15 @@ def draw(dice: Random, id: str, route: Route, endpoint: str, sizes: Sequence[tup
     )
 
 
+def _frames(data: bytes) -> Iterator[EventStreamMessage]:
+    """Yield the event-stream frames in ``data``, each decoded alone: botocore copies all that is left for each."""
+    at = 0
+    while at < len(data):
+        end = at + int.from_bytes(data[at : at + 4], "big")
+        yield from frames(data[at:end])
+        at = end
+
+
 def cut(dice: Random, data: bytes, most: int) -> list[bytes]:
     """Return ``data`` in up to ``most`` pieces, none of them empty."""
     count = min(dice.randint(0, most - 1), max(len(data) - 1, 0))
@@ -158,7 +193,25 @@ def cut(dice: Random, data: bytes, most: int) -> list[bytes]:
 
 def _request(dice: Random, route: Route, endpoint: str, size: int) -> bytes:
     if not route.is_chat:
+        return _some_bytes(dice, size)
+    text = _some_bytes(dice, size)
+    if size > _SMALL_BYTES:
+        # Hexadecimal digits need no escapes: a body of megabytes is made in no time.
+        quoted = b'"%b"' % text[: size // 2].hex().encode()
+    else:
+        quoted = json.dumps(text.decode("latin-1"), ensure_ascii=dice.random() < 0.5).encode()
+    stream = b"true" if route.is_sse else b"false"
+    return b'{"model":"%b","stream":%b,"messages":[{"role":"user","content":%b}]}' % (endpoint.encode(), stream, quoted)
+
+
+@cache
+def _block() -> bytes:
+    return Random(0).randbytes(_BLOCK_BYTES)
+
+
+def _some_bytes(dice: Random, size: int) -> bytes:
+    """Return so many random bytes: drawn anew, or a piece of a block when that would take long."""
+    if size <= _SMALL_BYTES:
         return dice.randbytes(size)
-    text = dice.randbytes(size).decode("latin-1")
-    body = {"model": endpoint, "messages": [{"role": "user", "content": text}], "stream": route.is_sse}
-    return json.dumps(body, ensure_ascii=dice.random() < 0.5).encode()
+    start = dice.randrange(_BLOCK_BYTES - size)
+    return _block()[start : start + size]
