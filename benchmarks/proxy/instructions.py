@@ -7,7 +7,6 @@ else by running the proxy in callgrind, many times slower; the work of a request
 import http.client
 import re
 import shutil
-import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -119,11 +118,15 @@ def perf(server: Server, event: str = EVENT) -> Iterator[list[float]]:
     """Count between begin and end; the figure is in the list afterwards."""
     figure: list[float] = []
     pids = ",".join(map(str, server.family()))
-    process = subprocess.Popen(["perf", "stat", "-x,", "-e", event, "-p", pids], stderr=subprocess.PIPE, text=True)
+    # perf counts these processes for as long as its own command runs, which therefore tells the beginning.
+    program = ["perf", "stat", "-x,", "-e", event, "-p", pids, "--", "sh", "-c", "echo begun; read ended"]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(program, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
     try:
+        assert process.stdout is not None
+        process.stdout.readline()
         yield figure
-        process.send_signal(signal.SIGINT)
-        said = process.communicate(timeout=TIMEOUT_SECONDS)[1]
+        said = process.communicate("\n", timeout=TIMEOUT_SECONDS)[1]
     finally:
         process.kill()
     found = _perf_figure(said)
