@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 PREFIX = "WARMROUTE_"
 
@@ -251,3 +251,6 @@ def _check_url(name: str, setting: Setting, text: str) -> None:
     if parts.scheme not in setting.schemes:
         # The value may hold a password, so it is not repeated.
         raise SettingsError(f"{name} must start with {wanted}")
+    if setting.name == "REDIS_URL" and parse_qs(parts.query, keep_blank_values=True).keys() - {"db"}:
+        said = "authorities of your own for rediss:// are in the file that SSL_CERT_FILE names"
+        raise SettingsError(f"{name} takes no parameter but db; {said}")

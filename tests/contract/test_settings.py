@@ -193,3 +193,11 @@ def test_what_has_no_default_is_asked_for_with_an_example(name: str) -> None:
     with pytest.raises(SettingsError, match=rf"{PREFIX}{name} is not set; give a URL such as (redis|postgresql)://"):
         require(Settings(), name)
     assert require(load({PREFIX + name: f"{'redis' if 'REDIS' in name else 'postgresql'}://h/0"}), name)
+
+
+@pytest.mark.parametrize("query", ["ssl_cert_reqs=none", "db=1&ssl_ca_certs=/f", "protocol="])
+def test_parameters_of_redis_that_a_worker_would_pass_over_are_refused(query: str) -> None:
+    with pytest.raises(SettingsError, match=r"takes no parameter but db; .*SSL_CERT_FILE") as caught:
+        load({"WARMROUTE_REDIS_URL": f"rediss://:canary@h/?{query}"})
+    assert "canary" not in str(caught.value)
+    load({"WARMROUTE_REDIS_URL": "rediss://h/?db=1"})

@@ -17,6 +17,7 @@ from contract.settings import Settings, SettingsError
 from dataplane import main
 from dataplane.main import StartupError
 from tests.fakes.answers import echo
+from tests.fakes.certificates import Authority
 from tests.fakes.data_plane import DataPlane
 from tests.fakes.model_host import Hosts, ModelHost, host_thread
 from tests.fakes.raw_client import RawClient
@@ -232,6 +233,18 @@ def test_counters_survive_a_reload(redis_url: str, hosts: list[ModelHost], tmp_p
         3.0,
         f"{wanted} in all",
     )
+    plane.close()
+
+
+def test_a_reload_with_a_certificate_that_cannot_be_used_changes_nothing(redis_url: str, tmp_path: Path) -> None:
+    certificate, key = Authority(tmp_path).issue()
+    settings = {"TLS_CERT_FILE": certificate, "TLS_KEY_FILE": key}
+    plane = DataPlane(redis_url, tmp_path / "plane", workers=WORKERS, settings=settings).start(wait=False)
+    before = workers(plane)
+    certificate.write_text("no certificate")
+    plane.signal(signal.SIGHUP)
+    wait_until(lambda: "SIGHUP: the workers stay as they are: WARMROUTE_TLS_CERT_FILE" in plane.output)
+    assert workers(plane) == before
     plane.close()
 
 

@@ -5,14 +5,18 @@ import contextlib
 import os
 import socket
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
+from access.files import host_tls, listener_tls
+from contract.settings import Settings
 from dataplane.host import Address, Failure
 from dataplane.wire import pool as pool_module
 from dataplane.wire.host_connection import HostConnection
 from dataplane.wire.http import Headers
 from dataplane.wire.pool import Pool
+from tests.fakes.certificates import Authority
 from tests.waiting import free_port, wait_until_async
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -343,3 +347,39 @@ async def test_closing_the_pool_ends_connects_too(host: Host, deaf: Address) -> 
     await asyncio.wait([task], timeout=1.0)
     assert task.cancelled()
     await wait_until_async(lambda: not host.writers)
+
+
+# --- where nothing is sent, and what is checked ----------------------------------------------------------------------
+
+
+async def outcome(pool: Pool, address: Address) -> str:
+    """Return why a connection could not be made; empty if it was."""
+    told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def connected(connection: HostConnection | None, reason: str) -> None:
+        if connection is not None:
+            connection.close()
+        told.set_result(reason)
+
+    pool.connect(address, connected)
+    return await told
+
+
+async def test_a_name_that_leads_to_a_forbidden_address_is_not_connected_to(host: Host) -> None:
+    pool = Pool(1.0, KEEP_ALIVE_SECONDS, is_forbidden=lambda address: address == "127.0.0.1")
+    assert "127.0.0.1 is a link-local or metadata address" in await outcome(pool, host.address)
+    assert host.accepted == 0
+    pool.close()
+
+
+async def test_https_hosts_are_checked_with_the_context_given(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue()
+    served = listener_tls(Settings(tls_cert_file=str(certificate), tls_key_file=str(key)))
+    server = await asyncio.start_server(Host().serve, "127.0.0.1", 0, ssl=served)
+    address = Address.of(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    async with server:
+        trusting = Pool(5.0, KEEP_ALIVE_SECONDS, tls=host_tls(Settings(tls_ca_file=str(authority.ca))))
+        assert await outcome(trusting, address) == ""
+        assert "certificate verify failed" in await outcome(Pool(5.0, KEEP_ALIVE_SECONDS), address)
+        trusting.close()
