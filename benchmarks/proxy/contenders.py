@@ -1,13 +1,16 @@
 """The proxies compared: how each is started, and where its requests go in."""
 
+import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from benchmarks.errors import BenchmarkError
 from benchmarks.proxy.load import JSON_2K, Door, check
-from benchmarks.proxy.processes import BenchmarkError, Server, accepts, free_port
+from benchmarks.proxy.processes import Server, accepts, free_port
 from benchmarks.proxy.product import Caller, endpoint_name
 from benchmarks.proxy.stage import Stage
 from contract.routing_table import Strategy
@@ -37,8 +40,20 @@ class Contender:
         return f"{self.program} {self.policy}".strip()
 
 
+def nginx_program() -> str | None:
+    return shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+
+
+def nginx_version() -> str:
+    """Return the version that nginx says it is; empty where there is none."""
+    program = nginx_program()
+    said = subprocess.run([program, "-v"], capture_output=True, text=True).stderr if program else ""
+    match = re.search(r"nginx/([\d.]+)", said)
+    return match[1] if match else ""
+
+
 def _nginx(stage: Stage) -> tuple[Server, Door]:
-    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+    program = nginx_program()
     if program is None:
         raise LeftOut("not on PATH (apt-get install nginx)")
     port = free_port()
@@ -123,6 +138,6 @@ WARMROUTE = tuple(
     for strategy in (Strategy.PREFIX_AWARE, Strategy.LEAST_OUTSTANDING_REQUESTS, Strategy.RANDOM)
 )
 WITH_AUTH = (
-    Contender("warmroute", "PREFIX_AWARE, AUTH on, API key", _warmroute(Strategy.PREFIX_AWARE, _bearing)),
-    Contender("warmroute", "PREFIX_AWARE, AUTH on, signed", _warmroute(Strategy.PREFIX_AWARE, _signing)),
+    Contender("warmroute", "PREFIX_AWARE (API key)", _warmroute(Strategy.PREFIX_AWARE, _bearing)),
+    Contender("warmroute", "PREFIX_AWARE (signed)", _warmroute(Strategy.PREFIX_AWARE, _signing)),
 )

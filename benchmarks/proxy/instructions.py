@@ -14,9 +14,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.errors import BenchmarkError
 from benchmarks.proxy.contenders import Contender
 from benchmarks.proxy.load import TIMEOUT_SECONDS, Door, Load
-from benchmarks.proxy.processes import BenchmarkError, Server
+from benchmarks.proxy.processes import Server
 from benchmarks.proxy.stage import Stage
 
 EVENT = "instructions:u"

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import msgspec
 
+from benchmarks.errors import BenchmarkError
 from benchmarks.proxy.answers import JSON_BODY, STREAM_BODY
-from benchmarks.proxy.processes import BenchmarkError, on_core
+from benchmarks.proxy.processes import on_core
 from benchmarks.proxy.product import HOST, Sign
 
 SCRIPT = Path(__file__).with_name("load.lua")

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from itertools import count, product
 from statistics import median
 
+from benchmarks.errors import BenchmarkError
 from benchmarks.proxy.contenders import Contender, LeftOut
 from benchmarks.proxy.load import LOADS, Door, Load, believe, check
-from benchmarks.proxy.processes import BenchmarkError, Server
+from benchmarks.proxy.processes import Server
 from benchmarks.proxy.stage import Stage
 
 DIRECT = "direct"
@@ -30,7 +31,7 @@ class Size:
     warm_seconds: float
 
 
-WHOLE, QUICK = Size(5, 1.0, 0.3), Size(1, 0.25, 0.1)
+WHOLE, QUICK = Size(5, 0.8, 0.3), Size(1, 0.2, 0.1)
 
 
 @dataclass(frozen=True, slots=True)

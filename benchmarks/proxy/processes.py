@@ -9,15 +9,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.errors import BenchmarkError
 from warmroute.embedded.child import Child, last_words
 from warmroute.embedded.processes import descendants
 
 READY_SECONDS = 30.0
 _STOP_SECONDS = 3.0
-
-
-class BenchmarkError(Exception):
-    """A measurement cannot be made; the message says of what and why."""
 
 
 @dataclass(frozen=True, slots=True)

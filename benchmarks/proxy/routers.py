@@ -10,9 +10,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.errors import BenchmarkError
 from benchmarks.proxy.contenders import Contender, LeftOut, Start, answers
 from benchmarks.proxy.load import Door
-from benchmarks.proxy.processes import BenchmarkError, Server, free_port
+from benchmarks.proxy.processes import Server, free_port
 from benchmarks.proxy.stage import Stage
 
 CACHE = Path(__file__).parents[2] / ".bench"
@@ -81,6 +82,7 @@ SMG = Wheel(
 )
 VLLM = Wheel("vllm-router", "0.1.17", ("--log-level", "error"))
 SGLANG = Wheel("sglang-router", "0.3.2", ("launch", "--log-level", "warn"))
+WHEELS = (VLLM, SGLANG, SMG)
 
 ROUTERS = (
     # By a header with the session's name; without one, all requests have the same key.

