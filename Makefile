@@ -9,7 +9,7 @@ BIN := .venv/bin
 READY := .venv/.set-up
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 
-.PHONY: run test setup lint format check bench lock clean
+.PHONY: run test setup lint format check bench lock audit-dependencies clean
 
 run: setup ## the whole product in the foreground; options: make run ARGS="--hosts 5"
 # Tied to make, so that a kill of make ends everything, too.
@@ -50,7 +50,15 @@ lock: ## choose new versions of all dependencies (needs uv)
 			$$(test $$part = dev || echo -c requirements/dev.lock) -o requirements/$$part.lock || exit 1; done
 	echo 'setuptools>=77' | $(UV) pip compile - --upgrade $(LOCK) -o requirements/build.lock
 
+audit-dependencies: ## known vulnerabilities of what the lock files name (asks PyPI's advisory service; not part of make test)
+# In an environment of its own: a scanner's own dependencies are not the product's. --strict: unknown is not unharmed.
+	@test -x .audit/bin/pip-audit || { $(PYTHON) -m venv .audit && .audit/bin/python -m pip --disable-pip-version-check \
+		--quiet install pip-audit==$(PIP_AUDIT); }
+	for part in dev advise controlplane dataplane host build; do \
+		.audit/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/$$part.lock || exit 1; done
+
+PIP_AUDIT := 2.10.1
 LOCK := --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 
 clean: ## remove what set-up, tests and builds leave; not the data of `make run`
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf .venv .audit .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info

@@ -112,12 +112,17 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 
 def commands() -> dict[str, set[str]]:
-    """Return each command of the CLI with its options."""
-    (choices,) = [
-        action for action in build_parser()._subparsers._group_actions  # type: ignore[union-attr]
-        if isinstance(action, argparse._SubParsersAction)
-    ]  # fmt: skip
-    return {name: set(parser._option_string_actions) for name, parser in choices.choices.items()}
+    """Return each command of the CLI with its options, those of its actions included."""
+    return {name: options(parser) for name, parser in inner(build_parser()).items()}
+
+
+def inner(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    groups = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return {name: one for group in groups for name, one in group.choices.items()}
+
+
+def options(parser: argparse.ArgumentParser) -> set[str]:
+    return set(parser._option_string_actions).union(*(options(one) for one in inner(parser).values()))
 
 
 def said(path: Path, program: str) -> list[list[str]]:
@@ -146,7 +151,7 @@ def test_the_readme_shows_how_to_run_each_plane() -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_targets_of_make_exist(path: Path) -> None:
-    targets = set(re.findall(r"^(\w+):", read(ROOT / "Makefile"), re.MULTILINE))
+    targets = set(re.findall(r"^([\w-]+):", read(ROOT / "Makefile"), re.MULTILINE))
     assert {"run", "test", "setup", "bench", "lint", "format", "lock"} <= targets
     for words in said(path, "make"):
         assert words[0] in targets
