@@ -98,7 +98,7 @@ class RouteWatcher:
         """Read the table if it is another than the current one."""
         try:
             table = await self._newer()
-            routes = Routes(table) if table is not None else None
+            routes = Routes(table, self.current) if table is not None else None
         except (RedisError, OSError, TimeoutError) as error:
             self._note_reachable(False, error)
             return

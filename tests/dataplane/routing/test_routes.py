@@ -1,3 +1,5 @@
+from msgspec.structs import replace
+
 from contract.routing_table import Endpoint, Instance, RoutingTable, Strategy, Variant
 from dataplane.host import Address
 from dataplane.routing.instance_order import RANKS
@@ -49,3 +51,29 @@ def test_a_host_of_two_variants_is_one_instance_and_one_address() -> None:
 def test_an_empty_table_has_nothing() -> None:
     found = routes()
     assert (found.endpoints, found.addresses, found.instances()) == ({}, set(), {})
+
+
+def test_what_did_not_change_is_taken_over() -> None:
+    """The same objects: nothing is read again, and no key's order is forgotten."""
+    unchanged, changed = Endpoint("e", "1", 1, (PREFIX,)), Endpoint("f", "2", 1, (LEAST,))
+    before = routes(unchanged, changed)
+    ill = replace(PREFIX, instances=(replace(PREFIX.instances[0], healthy=False), *PREFIX.instances[1:]))
+    after = Routes(routes(unchanged, replace(changed, variants=(LEAST, ill))).table, before)
+    assert after.endpoints["e"] is before.endpoints["e"]
+    assert [variant.name for variant in after.endpoints["f"].variants] == ["b", "a"]
+    again = Routes(routes(replace(unchanged, variants=(ill,))).table, after).endpoints["e"].variants[0]
+    assert again.order is before.endpoints["e"].variants[0].order
+    assert [instance.healthy for instance in again.instances] == [False, True, True]
+
+
+def test_other_instances_have_another_order() -> None:
+    before = routes(Endpoint("e", "1", 1, (PREFIX,)))
+    for changed in (
+        instances(5, 3),
+        instances(3, 5, 9),
+        (*PREFIX.instances[:2], replace(PREFIX.instances[2], identity="x")),
+    ):
+        table = routes(Endpoint("e", "1", 1, (replace(PREFIX, instances=changed),))).table
+        found, fresh = (Routes(table, known).endpoints["e"].variants[0] for known in (before, None))
+        assert found.order is not before.endpoints["e"].variants[0].order
+        assert [found.order.all(key) for key in range(50)] == [fresh.order.all(key) for key in range(50)]
