@@ -37,9 +37,13 @@ local signed = os.getenv("BENCH_SIGNED")
 request = signed and from_file(signed) or from_parts()
 
 done = function(summary, latency, requests)
-  local errors = summary.errors
+  local errors, seen = summary.errors, {}
+  for i = 1, #latency do
+    local value, count = latency(i)
+    seen[i] = string.format("[%d,%d]", value, count)
+  end
   io.write(string.format(
-    '\nRESULT {"requests":%d,"bytes":%d,"seconds":%.6f,"p50_us":%d,"p99_us":%d,"failed":%d}\n',
-    summary.requests, summary.bytes, summary.duration / 1e6, latency:percentile(50), latency:percentile(99),
-    errors.connect + errors.read + errors.write + errors.status + errors.timeout))
+    '\nRESULT {"requests":%d,"bytes":%d,"seconds":%.6f,"failed":%d,"latencies":[%s]}\n',
+    summary.requests, summary.bytes, summary.duration / 1e6,
+    errors.connect + errors.read + errors.write + errors.status + errors.timeout, table.concat(seen, ",")))
 end

@@ -15,6 +15,7 @@ import msgspec
 
 from benchmarks.errors import BenchmarkError
 from benchmarks.proxy.answers import JSON_BODY, STREAM_BODY
+from benchmarks.proxy.latency import percentile, uncorrected
 from benchmarks.proxy.processes import on_core
 from benchmarks.proxy.product import HOST, Sign
 
@@ -75,14 +76,16 @@ class Door:
 
 
 class Window(msgspec.Struct, frozen=True):
-    """What the generator saw in one window."""
+    """What the generator saw in one window. ``latencies``: pairs of us and how many."""
 
     requests: int
     bytes: int
     seconds: float
-    p50_us: float
-    p99_us: float
     failed: int
+    latencies: list[tuple[int, int]]
+
+    def percentile_us(self, share: float) -> int:
+        return percentile(dict(self.latencies), share)
 
 
 def check(name: str, door: Door, load: Load, turn: int) -> None:
@@ -153,7 +156,8 @@ class Generator:
         found = re.search(r"^RESULT (.*)$", said, re.M)
         if process.returncode or not found:
             raise BenchmarkError(f"the load generator failed: {said[-300:]}")
-        return msgspec.json.decode(found[1], type=Window)
+        window = msgspec.json.decode(found[1], type=Window)
+        return _as_seen(window, connections) if self.wrk else window
 
     def _told(self, door: Door, load: Load, first_turn: int) -> dict[str, str]:
         """Return the generator's environment: the parts of a request whose turn it puts in, or a file of whole ones.
@@ -177,3 +181,14 @@ class Generator:
                 request = "\r\n".join([*lines, "", ""]).encode() + body
                 file.write(b"%d\n%s" % (len(request), request))
         return {"BENCH_SIGNED": str(self.file)}
+
+
+def _as_seen(window: Window, connections: int) -> Window:
+    """Take back wrk's correction. Raises BenchmarkError when what is left is not one latency for each request."""
+    each = window.requests // connections
+    # wrk corrects only where every connection had an answer, by whole us.
+    interval = int(1e6 * window.seconds + 0.5) // each if each else 0
+    seen = uncorrected(dict(window.latencies), interval)
+    if sum(seen.values()) != window.requests or min(seen.values(), default=0) < 0:
+        raise BenchmarkError(f"wrk's latencies are {sum(seen.values())} for {window.requests} requests")
+    return msgspec.structs.replace(window, latencies=sorted(seen.items()))

@@ -1,5 +1,6 @@
 """One window of load on one contender, and the interleaved rounds of windows."""
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -64,6 +65,8 @@ class Measured:
     samples: dict[Cell, list[Sample]] = field(default_factory=dict)
     memory_bytes: dict[str, int] = field(default_factory=dict)
     """At the end, after all rounds."""
+    idle_share: float = 0.0
+    """Of their core, that all proxies use together while nobody sends: what those that wait take from the one measured."""
 
     def figure(self, cell: Cell, name: str) -> tuple[float, float, float]:
         """Return (median, least, most) over the rounds."""
@@ -134,6 +137,7 @@ def measure(stage: Stage, runners: list[Runner], loads: Sequence[Load], size: Si
     for load in loads:
         for runner in list(runners):
             window(runner, load, CONNECTIONS[-1], size.warm_seconds)
+    found.idle_share = _idle_share(runners, size.seconds)
     for number in range(size.rounds):
         for load, connections in product(loads, CONNECTIONS):
             # Whoever comes first has the coldest core, so that each does at some time.
@@ -150,6 +154,12 @@ def measure(stage: Stage, runners: list[Runner], loads: Sequence[Load], size: Si
     return found
 
 
+def _idle_share(runners: Sequence[Runner], seconds: float) -> float:
+    began, before = time.monotonic(), sum(runner.server.cpu_seconds() for runner in runners)
+    time.sleep(seconds)
+    return (sum(runner.server.cpu_seconds() for runner in runners) - before) / (time.monotonic() - began)
+
+
 def _window(
     stage: Stage, runner: Runner | None, load: Load, connections: int, seconds: float, first_turn: int
 ) -> Sample:
@@ -163,4 +173,6 @@ def _window(
     believe(name, load, connections, window)
     each = 1e6 / window.requests
     rate = window.requests / window.seconds
-    return Sample(cpu * each, redis * each, rate, window.p50_us, window.p99_us, cpu / window.seconds)
+    return Sample(
+        cpu * each, redis * each, rate, window.percentile_us(0.5), window.percentile_us(0.99), cpu / window.seconds
+    )

@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from itertools import count, cycle
 from pathlib import Path
@@ -105,10 +106,9 @@ async def main(port: int, connections: int) -> None:
     await interrupted.wait()
     seen.is_over = True
     took = perf_counter() - began
-    ordered = sorted(seen.latencies) or [0.0]
-    p50, p99 = (round(1e6 * ordered[int(len(ordered) * share)]) for share in (0.5, 0.99))
-    result = {"requests": len(seen.latencies), "bytes": seen.bytes, "seconds": took, "p50_us": p50, "p99_us": p99}
-    print("RESULT", json.dumps({**result, "failed": seen.failed}))
+    latencies = sorted(Counter(round(1e6 * latency) for latency in seen.latencies).items())
+    result = {"requests": len(seen.latencies), "bytes": seen.bytes, "seconds": took, "failed": seen.failed}
+    print("RESULT", json.dumps({**result, "latencies": latencies}))
 
 
 if __name__ == "__main__":
