@@ -66,7 +66,7 @@ class Measured:
     memory_bytes: dict[str, int] = field(default_factory=dict)
     """At the end, after all rounds."""
     idle_share: float = 0.0
-    """Of their core, that all proxies use together while nobody sends: what those that wait take from the one measured."""
+    """Of their core, that all proxies together use while nobody sends: what waiting ones take from the one measured."""
 
     def figure(self, cell: Cell, name: str) -> tuple[float, float, float]:
         """Return (median, least, most) over the rounds."""
