@@ -48,6 +48,7 @@ def test_each_credential_is_opened_once_and_forgotten_with_its_table(monkeypatch
         (SEALING, SEALING.seal("Bearer a\r\nX-Smuggled: b")),
         (SEALING, SEALING.seal("Bearer é")),
     ],
+    ids=["no key", "another key", "no seal", "two headers", "no ASCII"],
 )
 def test_one_that_cannot_be_used_is_none_and_told_to_the_operator(
     sealing: Sealing | None, sealed: bytes, caplog: pytest.LogCaptureFixture
