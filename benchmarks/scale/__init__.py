@@ -1,0 +1,1 @@
+"""What a request costs as everything around it grows: instances, endpoints, workers, open streams."""
