@@ -15,10 +15,9 @@ def candidates(
     """
     if not out and not tried:
         return numbers
-    untried = tuple([number for number in numbers if number not in tried])
-    if not out:
-        return untried
-    healthy = tuple([n for n in untried if variant.instances[variant.positions[n]].identity not in out])
+    # One pass over what may be a thousand numbers; set aside and tried are few.
+    ill = {variant.number_of[identity] for identity in out if identity in variant.number_of}
+    healthy = tuple([number for number in numbers if number not in ill and number not in tried])
     if healthy or len(numbers) < len(variant.numbers):
         return healthy
-    return untried
+    return tuple([number for number in numbers if number not in tried])

@@ -8,7 +8,7 @@ from dataplane.routing.instance_order import RANKS, InstanceOrder
 class VariantRoutes:
     """One variant with what each request needs of it."""
 
-    __slots__ = ("addresses", "host_authorization", "instances", "name", "numbers", "order", "positions",
+    __slots__ = ("addresses", "host_authorization", "instances", "name", "number_of", "numbers", "order", "positions",
                  "prefix_length", "strategy", "threshold", "weight")  # fmt: skip
 
     def __init__(self, variant: Variant, before: "VariantRoutes | None" = None) -> None:
@@ -21,18 +21,14 @@ class VariantRoutes:
         self.host_authorization = variant.host_authorization
         self.instances: tuple[Instance, ...] = variant.instances
         self.numbers = tuple(instance.number for instance in variant.instances)
+        self.number_of = {instance.identity: instance.number for instance in variant.instances}
         self.positions = {number: position for position, number in enumerate(self.numbers)}
         self.addresses = tuple(Address.of(instance.base_url) for instance in variant.instances)
-        identities = [instance.identity for instance in variant.instances]
-        if (
-            before is not None
-            and identities == [instance.identity for instance in before.instances]
-            and (self.numbers == before.numbers)
-        ):
+        if before is not None and list(self.number_of.items()) == list(before.number_of.items()):
             # What it remembers took some 100 us a key with a thousand instances.
             self.order: InstanceOrder = before.order
         else:
-            self.order = InstanceOrder(identities, self.numbers)
+            self.order = InstanceOrder([instance.identity for instance in variant.instances], self.numbers)
 
     @property
     def is_long(self) -> bool:
