@@ -25,6 +25,7 @@ from controlplane.background.publish_routes import PublishRoutes
 from controlplane.background.redis_link import RedisLink
 from controlplane.background.settle_endpoints import SettleEndpoints
 from controlplane.errors import ServiceUnavailable
+from controlplane.http_protocol import TimedProtocol
 from controlplane.metrics import RequestCounts, render
 from controlplane.snapshot import Limits
 from controlplane.store.session import Database, sqlstate
@@ -162,6 +163,7 @@ async def _serve(
     server = _Server(
         uvicorn.Config(
             plane.app,
+            http=TimedProtocol,
             log_config=None,
             access_log=False,
             server_header=False,

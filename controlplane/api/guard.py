@@ -60,6 +60,7 @@ class Guard:
         self._sealing = sealing
         self._now = now
         self._refused = refused
+        self._told: set[str] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in OPEN:
@@ -103,8 +104,21 @@ class Guard:
         content = await body.read(request)
         query = request.scope["query_string"]
         target = request.scope["raw_path"] + (b"?" + query if query else b"")
-        verifier.prove(claim, request.method.encode(), target, headers, content)
+        try:
+            verifier.prove(claim, request.method.encode(), target, headers, content)
+        finally:
+            self._tell(verifier.unsealable)
         return claim.principal, content
+
+    def _tell(self, unsealable: Collection[str]) -> None:
+        """Say once of each key that nobody can use it: to its caller it is one that is not known."""
+        for key_id in set(unsealable) - self._told:
+            self._told.add(key_id)
+            log.error(
+                "key %s was sealed under another secret key; give that one, too, after the new one in "
+                "WARMROUTE_SECRET_KEY, or rotate the key",
+                key_id,
+            )
 
 
 def _key_id(headers: Headers, is_aws: bool) -> str | None:

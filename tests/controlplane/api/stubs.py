@@ -13,6 +13,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from controlplane.api.app import build_app
+from controlplane.http_protocol import TimedProtocol
 from controlplane.operations.context import Context
 from controlplane.shapes.base import Shape
 from tests.controlplane.shapes.service_model import shapes_by_name
@@ -95,7 +96,7 @@ def served(app: FastAPI, at_end: Callable[[], Awaitable[None]] = _nothing) -> It
 
     ``at_end`` runs in that thread's event loop, where connections that the app opened can be closed.
     """
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
+    server = uvicorn.Server(uvicorn.Config(app, http=TimedProtocol, log_config=None, lifespan="off"))
     sock = socket.create_server(("127.0.0.1", 0))
 
     async def serve() -> None:

@@ -18,6 +18,7 @@ from botocore.config import Config
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
+from access.sealing import Sealing
 from controlplane.api import body
 from controlplane.api.app import build_app
 from controlplane.operations.registry import OPERATIONS
@@ -177,6 +178,11 @@ def last_digit(request: httpx.Request) -> httpx.Request:
     return with_header("authorization", (value[:-1] + ("0" if value[-1] != "0" else "1")).encode())(request)
 
 
+def _upper(request: httpx.Request) -> tuple[str, str]:
+    signature = request.headers["authorization"].rpartition("=")[2]
+    return signature, signature.upper()
+
+
 CHANGES: dict[str, tuple[Callable[[httpx.Request], httpx.Request], str]] = {
     "body byte": (lambda r: rebuilt(r, content=r.content.replace(b"1", b"2")), "InvalidSignatureException"),
     "body longer": (lambda r: rebuilt(r, content=r.content + b" "), "InvalidSignatureException"),
@@ -214,6 +220,15 @@ CHANGES: dict[str, tuple[Callable[[httpx.Request], httpx.Request], str]] = {
     "terminator": (with_authorization(b"/aws4_request", b"/aws5_request"), "InvalidSignatureException"),
     "scope date": (with_authorization(b"ADMIN2/20", b"ADMIN2/19"), "InvalidSignatureException"),
     "algorithm": (with_authorization(b"AWS4-HMAC-SHA256", b"AWS4-HMAC-SHA1"), "IncompleteSignatureException"),
+    "signature in capitals": (
+        lambda r: with_header("authorization", r.headers["authorization"].replace(*_upper(r)).encode())(r),
+        "InvalidSignatureException",
+    ),
+    "signature empty": (
+        lambda r: with_header("authorization", r.headers["authorization"].partition(", Signature=")[0].encode())(r),
+        "IncompleteSignatureException",
+    ),
+    "authorization empty": (with_header("authorization", b""), "MissingAuthenticationTokenException"),
     "authorization gone": (with_header("authorization", None), "MissingAuthenticationTokenException"),
     "authorization twice": (with_header("authorization", b"Bearer x", also=True), "IncompleteSignatureException"),
     "bearer alone": (with_header("authorization", b"Bearer"), "UnrecognizedClientException"),
@@ -239,6 +254,24 @@ def test_each_altered_part_is_refused(door: Door) -> None:
         assert door.send(request).status_code == 200, "the request itself is right"
     assert found == {name: (403, code) for name, (_, code) in CHANGES.items()}
     assert [code for name, code in door.observed if name == "Unknown"] == [code for _, code in CHANGES.values()]
+
+
+def test_a_key_of_another_secret_key_is_unknown_to_its_caller_and_told_to_the_operator(
+    door: Door, migrated_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    sealed = Sealing([b"x" * 32]).seal("another secret")
+    with psycopg.connect(migrated_url) as connection:
+        connection.execute(
+            "INSERT INTO access_key (id, kind, role, endpoints, secret, enabled, created_at)"
+            " VALUES ('AKWRSTRANGESTRANGE23', 'access-key', 'admin', '[]', %s, true, now())",
+            (sealed,),
+        )
+    key = {"AccessKeyId": "AKWRSTRANGESTRANGE23", "SecretAccessKey": "another secret"}
+    for _ in range(2):
+        assert code_of(door.boto3(key).list_models) == (403, "UnrecognizedClientException")
+    told = [record.message for record in caplog.records if "AKWRSTRANGESTRANGE23" in record.message]
+    assert len(told) == 1
+    assert "WARMROUTE_SECRET_KEY" in told[0]
 
 
 def test_a_wrong_secret_and_an_unknown_key_as_boto3_sees_them(door: Door) -> None:
