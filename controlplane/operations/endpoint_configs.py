@@ -99,9 +99,13 @@ async def delete_endpoint_config(context: Context, request: DeleteEndpointConfig
     await context.session.delete(config)
 
 
-async def find_endpoint_config(context: Context, name: str, *, lock: bool = False) -> EndpointConfig:
-    """Return the configuration, held if ``lock``. Raises ValidationException if there is none of that name."""
-    config = await named.find(context.session, EndpointConfig, name, tenant=context.caller.tenant, lock=lock)
+async def find_endpoint_config(context: Context, name: str, *, owner: str = "", lock: bool = False) -> EndpointConfig:
+    """Return the configuration, held if ``lock``. Raises ValidationException if there is none of that name.
+
+    ``owner``: tenant of the endpoint that is to use it, as for find_model.
+    """
+    tenant = context.caller.tenant or owner
+    config = await named.find(context.session, EndpointConfig, name, tenant=tenant, lock=lock)
     if config is None:
         raise not_found_endpoint_config(context.arn("endpoint-config", name))
     return config

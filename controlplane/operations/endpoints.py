@@ -131,8 +131,8 @@ async def update_endpoint(context: Context, request: UpdateEndpointInput) -> Upd
     endpoint = await _find(context, request.EndpointName, lock=True)
     _check_allowed(context, endpoint, Event.UPDATE)
     # AWS refuses an update from a configuration that was deleted, and names that one.
-    await find_endpoint_config(context, endpoint.config_name)
-    config = await find_endpoint_config(context, request.EndpointConfigName)
+    await find_endpoint_config(context, endpoint.config_name, owner=endpoint.tenant)
+    config = await find_endpoint_config(context, request.EndpointConfigName, owner=endpoint.tenant)
     pending = await _config_variants(context, endpoint, config)
     if request.RetainAllVariantProperties:
         old = {variant.name: variant for variant in await endpoints.variants(context.session, endpoint.id, "ACTIVE")}
@@ -246,7 +246,7 @@ async def _config_variants(context: Context, endpoint: Endpoint, config: Endpoin
     """Return the configuration's variants as the endpoint's pending ones. Raises if a model does not exist."""
     pending = []
     for variant in await endpoints.config_variants(context.session, config.id):
-        model = await find_model(context, variant.model_name)
+        model = await find_model(context, variant.model_name, owner=endpoint.tenant or config.tenant)
         own = {"endpoint_id": endpoint.id, "stage": "PENDING", "started_at": context.now}
         of_model = {
             "model_id": model.id,

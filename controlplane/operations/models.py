@@ -116,9 +116,12 @@ async def delete_model(context: Context, request: DeleteModelInput) -> None:
     await context.session.delete(model)
 
 
-async def find_model(context: Context, name: str, *, lock: bool = False) -> Model:
-    """Return the model, held if ``lock``. Raises ValidationException if there is none of that name."""
-    model = await named.find(context.session, Model, name, tenant=context.caller.tenant, lock=lock)
+async def find_model(context: Context, name: str, *, owner: str = "", lock: bool = False) -> Model:
+    """Return the model, held if ``lock``. Raises ValidationException if there is none of that name.
+
+    ``owner``: tenant of what is to use it; a tenant's things use its own only, whoever asks for it.
+    """
+    model = await named.find(context.session, Model, name, tenant=context.caller.tenant or owner, lock=lock)
     if model is None:
         raise not_found_model(context.arn("model", name))
     return model

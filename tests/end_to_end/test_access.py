@@ -16,12 +16,16 @@ from typing import Any
 import boto3
 import httpx
 import openai
+import psycopg
 import pytest
+import redis
 from botocore.config import Config
 from botocore.exceptions import ClientError
 from cryptography import x509
+from psycopg import sql
 
 from access.files import listener_tls
+from contract import redis_keys
 from contract.settings import Settings
 from tests.access.stage import secret_key
 from tests.end_to_end.stack import SETTINGS, Stack, prefix_aware
@@ -204,9 +208,30 @@ def test_from_the_first_key_to_a_revoked_one(
         one.signal(signal.SIGHUP)
         wait_until(lambda one=one, before=before: _serial(secured, one) != before, 20, "the new certificate is served")
     secrets = [key["SecretAccessKey"] for key in (admin, operator, invoker, stranger)]
+    secrets += [api_key["ApiKey"], "canary"]
     for one in (control, plane):
         assert "Traceback" not in one.output
-        assert not any(secret in one.output for secret in (*secrets, api_key["ApiKey"], "canary"))
+        assert not any(secret in one.output for secret in secrets)
+    stored = _everything(own_stack)
+    assert len(stored) > 10_000
+    assert not any(secret.encode() in stored for secret in secrets)
+
+
+def _everything(stack: Stack) -> bytes:
+    """Return all that Postgres and Redis hold, as text and as bytes."""
+    with psycopg.connect(stack.database_url) as connection:
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+        found = [
+            row[0].encode()
+            for (table,) in tables
+            for row in connection.execute(sql.SQL("SELECT one::text FROM {} one").format(sql.Identifier(table)))
+        ]
+        found += [bytes(row[0]) for row in connection.execute("SELECT secret FROM access_key")]
+        found += [bytes(row[0]) for row in connection.execute("SELECT routes FROM publication")]
+    with redis.Redis.from_url(stack.redis_url) as client:
+        found += [client.dump(key) or b"" for key in client.scan_iter()]
+        found += [part for pair in client.hgetall(redis_keys.ROUTES).items() for part in pair]
+    return b"\n".join(found)
 
 
 def _is_refused(runtime: Any) -> bool:

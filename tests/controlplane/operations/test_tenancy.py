@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from controlplane.errors import ValidationException
 from controlplane.operations.context import Caller
 from controlplane.store.session import Database
-from tests.controlplane.stage import ACCOUNT, REGION, Call, caller
+from tests.controlplane.stage import ACCOUNT, REGION, SEALING, Call, caller
 
 URL = "http://10.0.0.1:8000"
 VARIANT = {"VariantName": "v", "ModelName": "m", "InitialInstanceCount": 1}
@@ -79,6 +80,23 @@ async def test_lists_show_ones_own(call: Call, ours: Call, theirs: Call) -> None
         assert len((await call(operation))[member]) == 1, "the installation sees everything"
 
 
+async def test_a_tenants_endpoint_uses_its_own_things_whoever_asks(
+    database: Database, call: Call, ours: Call, theirs: Call
+) -> None:
+    """The installation's key sees all; a name that changed hands must not lead a tenant's prompts to another's hosts."""
+    await furnish(ours)
+    await ours("DeleteModel", ModelName="m")
+    await theirs("CreateModel", ModelName="m", PrimaryContainer={})
+    await theirs("CreateEndpointConfig", EndpointConfigName="d", ProductionVariants=[VARIANT])
+    with pytest.raises(ValidationException, match="Could not find model"):
+        await call("CreateEndpoint", EndpointName="f", EndpointConfigName="c")
+    async with database.transaction() as session:
+        await session.execute(text("DELETE FROM deployment"))
+        await session.execute(text("UPDATE endpoint SET status = 'InService'"))
+    with pytest.raises(ValidationException, match="Could not find endpoint configuration"):
+        await call("UpdateEndpoint", EndpointName="e", EndpointConfigName="d")
+
+
 async def test_names_are_one_in_the_whole_installation(ours: Call, theirs: Call) -> None:
     await furnish(ours)
     with pytest.raises(ValidationException, match="already existing model"):
@@ -134,10 +152,6 @@ async def test_patterns_limit_the_endpoints_that_are_listed(database: Database, 
 
 
 async def test_an_endpoint_keeps_the_hosts_credential_sealed(database: Database, call: Call) -> None:
-    from sqlalchemy import text
-
-    from tests.controlplane.stage import SEALING
-
     await furnish(call, WARMROUTE_HOST_AUTHORIZATION="Bearer canary-7")
     described = await call("DescribeModel", ModelName="m")
     assert described["PrimaryContainer"]["Environment"] == {
