@@ -83,7 +83,7 @@ async def test_lists_show_ones_own(call: Call, ours: Call, theirs: Call) -> None
 async def test_a_tenants_endpoint_uses_its_own_things_whoever_asks(
     database: Database, call: Call, ours: Call, theirs: Call
 ) -> None:
-    """The installation's key sees all; a name that changed hands must not lead a tenant's prompts to another's hosts."""
+    """The installation's key sees all; a name that changed hands must not lead prompts to another's hosts."""
     await furnish(ours)
     await ours("DeleteModel", ModelName="m")
     await theirs("CreateModel", ModelName="m", PrimaryContainer={})
