@@ -225,3 +225,11 @@ def test_every_measurement_is_in_tables_records_and_plot() -> None:
     assert len(tables.records(costs, holds)) == len(costs) + len(holds)
     panels = tables.plot(costs, holds).panels
     assert [len(panel.curves) for panel in panels] == [4, 2, 2]
+
+
+@pytest.mark.parametrize(("busy", "shown"), [((0.11, 0.1, 0.12), "25"), ((0.02, 0.01, 0.03), "")])
+def test_the_cost_of_an_event_is_told_where_it_can_be(busy: tuple[float, float, float], shown: str) -> None:
+    held = replace(HELD, streams=4_000, busy=busy)
+    (streams,) = [table for table in tables.all_of([COST], [HELD, held]) if table.name == "streams"]
+    column = streams.columns.index("CPU of an event, us")
+    assert [row[column] for row in streams.rows] == ["", shown]
