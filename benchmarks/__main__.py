@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks import documents
-from benchmarks.errors import BenchmarkError
+from benchmarks.errors import BenchmarkError, InputMissing
 from benchmarks.result import DIRECTORY, Result, write
 
 PARTS = {
@@ -38,7 +38,8 @@ def main(arguments: Sequence[str]) -> int:
         except BenchmarkError as error:
             # The other parts can be had all the same; its own results stay as they are.
             print(f"{part}: not measured: {error}", file=sys.stderr)
-            code = 2
+            if options.parts or not isinstance(error, InputMissing):
+                code = 2
             continue
         _show(result)
         # Figures of a quick run mean nothing, so they never take the place of real ones.

@@ -1,4 +1,4 @@
-"""Copies tables out of results/ into the documents, so that no figure in them is typed.
+"""Copies tables out of results/ into the documents, so that no figure in them is typed, and draws the plots again.
 
 A document marks the place: ``<!-- table: overflow/saturated -->`` ... ``<!-- end -->``; what is between is replaced.
 """
@@ -6,6 +6,7 @@ A document marks the place: ``<!-- table: overflow/saturated -->`` ... ``<!-- en
 import re
 from pathlib import Path
 
+from benchmarks.plot import draw
 from benchmarks.result import DIRECTORY, Table, read
 
 ROOT = Path(__file__).parents[1]
@@ -14,9 +15,13 @@ BLOCK = re.compile(r"(<!-- table: (?P<part>[\w-]+)/(?P<name>[\w-]+) -->\n).*?(<!
 
 
 def refresh() -> None:
-    """Bring the tables of all documents up to date."""
+    """Bring the tables of all documents, and all plots, up to date with the results."""
     for path in documents():
         path.write_text(with_tables(path.read_text()))
+    for path in DIRECTORY.glob("*.json"):
+        result = read(path)
+        for plot in result.plots:
+            draw(plot, DIRECTORY / plot.file_name(result.part))
 
 
 def documents() -> list[Path]:

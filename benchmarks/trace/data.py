@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from benchmarks.errors import BenchmarkError
+from benchmarks.errors import InputMissing
 from simulator.calibration import BLOCK_TOKENS as ENGINE_BLOCK_TOKENS
 from simulator.kv_cache import KvCache
 from warmroute.advise import mooncake
@@ -38,10 +38,10 @@ class Arrival:
 
 
 def location() -> Path:
-    """Return the trace's file. Raises BenchmarkError."""
+    """Return the trace's file. Raises InputMissing."""
     path = Path(os.environ.get(VARIABLE, "conversation_trace.jsonl"))
     if not path.is_file():
-        raise BenchmarkError(
+        raise InputMissing(
             f"the part trace needs conversation_trace.jsonl, which is not at {path}. It was released with the Mooncake "
             "paper (FAST'25) under the Apache License 2.0: repository kvcache-ai/Mooncake on GitHub, folder "
             f"FAST25-release/traces. Then: make bench PART=trace {VARIABLE}=path/to/conversation_trace.jsonl"

@@ -15,7 +15,7 @@ QUICK_REQUESTS = 120
 
 
 def run(*, quick: bool, say: Callable[[str], None]) -> Result:
-    """Measure all of it. A short run has a made-up trace. Raises BenchmarkError."""
+    """Measure all of it. A short run has a made-up trace. Raises InputMissing."""
     if not quick:
         return _run(location(), quick=False, say=say)
     with tempfile.TemporaryDirectory() as directory:

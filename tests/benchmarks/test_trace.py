@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import main
-from benchmarks.errors import BenchmarkError
+from benchmarks.errors import BenchmarkError, InputMissing
 from benchmarks.result import DIRECTORY, Value, read
 from benchmarks.trace.cells import LARGE, QUICK, WHOLE, Advised, Found, best, first_cells, second_half
 from benchmarks.trace.data import VARIABLE, Arrival, bound, found_blocks, load, location, made_up
@@ -34,7 +34,7 @@ def test_the_trace_is_where_the_environment_says(path: Path, monkeypatch: pytest
     monkeypatch.setenv(VARIABLE, str(path))
     assert location() == path
     monkeypatch.setenv(VARIABLE, str(path.parent))
-    with pytest.raises(BenchmarkError, match="which is not at"):
+    with pytest.raises(InputMissing, match="which is not at"):
         location()
 
 
@@ -77,6 +77,24 @@ def test_the_bound_counts_leading_blocks_that_were_there_before() -> None:
 )  # fmt: skip
 def test_a_block_is_found_when_all_is_found_that_can_be(tokens: int, cached: int, blocks: int) -> None:
     assert found_blocks(arrival(0, [0, 1, 2], tokens), cached) == blocks
+
+
+def test_among_all_parts_a_missing_trace_is_told_and_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A broken part is one."""
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "nothing"))
+    monkeypatch.setattr("benchmarks.__main__.PARTS", {"trace": ""})
+    monkeypatch.setattr("benchmarks.documents.refresh", lambda: None)
+    assert main([]) == 0
+    assert "trace: not measured: " in capsys.readouterr().err
+
+    def broken(path: Path | None = None) -> Path:
+        raise BenchmarkError("no clock")
+
+    monkeypatch.setattr("benchmarks.trace.study.location", broken)
+    assert main([]) == 2
+    assert capsys.readouterr().err == "trace: not measured: no clock\n"
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""One small case twice: in virtual time, and over real sockets through real workers. They should agree."""
