@@ -11,6 +11,9 @@ from benchmarks.errors import BenchmarkError, InputMissing
 from benchmarks.result import DIRECTORY, Result, write
 
 PARTS = {
+    "announcement": "the announcement's benchmark in virtual time: its table, theirs beside ours",
+    "scaling": "seven hosts become eight, and eight seven, under load, in virtual time",
+    "sockets": "a small case in virtual time and over real sockets: do they agree",
     "trace": "a production trace with its own timestamps, in virtual time: strategies, lengths, thresholds",
     "overflow": "where a request goes when its home is busy: the product's rule and others, in virtual time",
     "admission": "what choosing and counting a request costs a worker and Redis",
