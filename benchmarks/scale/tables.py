@@ -47,7 +47,8 @@ def _streams(holds: Sequence[Held]) -> Table:
         name="streams",
         caption="Open streams on one worker, an event a second each; meanwhile other requests at a steady rate, "
         "through the data plane and without it (direct), which have hosts of their own. Median of the windows and, in "
-        "brackets, the least and the most; CPU of an event is what the worker spends more than without streams, where that can be told.",
+        "brackets, the least and the most; CPU of an event is what the worker spends more than without streams, where "
+        "that can be told.",
         columns=["streams", "events, all exact", "memory, MB", "a stream, kB", "worker busy", "CPU of an event, us",
                  "p50, ms", "p95, ms", "p95 direct, ms"],
         rows=[
