@@ -21,6 +21,7 @@ HOP_BY_HOP = frozenset(
 )
 """RFC 9110, 7.6.1. Content-Length is framing too and always set anew."""
 
+_OFFER = frozenset((b"upgrade", b"connection", b"http2-settings"))
 _STATUS_LINES = {s.value: b"HTTP/1.1 %d %b\r\n" % (s.value, s.phrase.encode()) for s in HTTPStatus}
 
 
@@ -47,6 +48,35 @@ class Request:
 
     def header_values(self, name: bytes) -> list[bytes]:
         return [value for known, value in self.headers if known == name]
+
+
+def head_fault(version: str, headers: Headers) -> str | None:
+    """Return why a head is refused that the parser takes, or None: what two readers might cut or send differently.
+
+    RFC 9112: one Host (3.2), no coding below HTTP/1.1 (6.1). Other codings than chunked would have to be undone here.
+    """
+    hosts = 0
+    coding: bytes | None = None
+    for name, value in headers:
+        if name == b"host":
+            hosts += 1
+        elif name == b"transfer-encoding":
+            coding = value if coding is None else b"%b, %b" % (coding, value)
+    if version not in ("1.1", "1.0"):
+        return f"HTTP/{version} is not spoken here, HTTP/1.1 is"
+    if hosts > 1:
+        return "more than one Host"
+    if coding is not None and (version == "1.0" or coding.lower() != b"chunked"):
+        return "Transfer-Encoding must be chunked alone, in HTTP/1.1"
+    return None
+
+
+def without_offer(offer: Request) -> bytes:
+    """Return the head of a request that offered to switch protocols, without the offer."""
+    kept = [(name, value) for name, value in offer.headers if name not in _OFFER]
+    if not offer.keep_alive:
+        kept.append((b"connection", b"close"))
+    return b"%b %b HTTP/1.%d\r\n%b\r\n" % (offer.method, offer.target, offer.minor, write_headers(kept))
 
 
 def status_line(status: int) -> bytes:

@@ -15,7 +15,7 @@ from typing import Protocol, cast
 
 import httptools
 
-from dataplane.wire.http import LAST_CHUNK, Request, chunk, status_line, write_headers
+from dataplane.wire.http import LAST_CHUNK, Request, chunk, head_fault, status_line, without_offer
 
 HEADER_COUNT_MAX = 100
 """As Apache's LimitRequestFields default."""
@@ -24,7 +24,6 @@ HEADER_BYTES_MAX = 32_768
 WRITE_HIGH_BYTES = 65_536
 """Above this the answer's source is paused. A read of the source is at most as large, so a stream holds twice that."""
 READ_AHEAD_BYTES = 65_536
-_OFFER = frozenset((b"upgrade", b"connection", b"http2-settings"))
 LINGER_SECONDS = 2.0
 """How long a refused client may go on sending before its connection is cut; closing at once would lose the answer."""
 
@@ -197,8 +196,10 @@ class ClientConnection(asyncio.Protocol):
         self._quiet_bytes = 0
         self._in_body = True
         request.method = parser.get_method()
-        request.minor = 0 if parser.get_http_version() == "1.0" else 1
+        request.minor = 0 if (version := parser.get_http_version()) == "1.0" else 1
         request.keep_alive = parser.should_keep_alive()
+        if (fault := head_fault(version, request.headers)) is not None:
+            raise _Refused(400, f"malformed HTTP request: {fault}")
         length = request.header(b"content-length")
         answer = self._service.refuse_early(request, int(length) if length is not None else None)
         if answer is not None:
@@ -367,12 +368,8 @@ class ClientConnection(asyncio.Protocol):
         if offer is None or offer.method == b"CONNECT":
             self._refuse_parsed(_Refused(400, "protocol upgrades are not supported"))
             return
-        kept = [(name, value) for name, value in offer.headers if name not in _OFFER]
-        if not offer.keep_alive:
-            kept.append((b"connection", b"close"))
         self._parser = httptools.HttpRequestParser(self)
-        line = b"%b %b HTTP/1.%d\r\n" % (offer.method, offer.target, offer.minor)
-        self.data_received(line + write_headers(kept) + b"\r\n" + rest)
+        self.data_received(without_offer(offer) + rest)
 
     def _count_head(self, size: int) -> None:
         self._head_bytes += size
@@ -380,6 +377,9 @@ class ClientConnection(asyncio.Protocol):
             raise _Refused(431, f"the request's head is over the limit of {HEADER_BYTES_MAX} bytes")
 
     def _refuse_parsed(self, refused: _Refused) -> None:
+        if self._transport is None or self._transport.is_closing():
+            # More came after the last request that the client announced.
+            return
         target = self._reading.target if self._reading is not None else b""
         answer = refused.answer or self._service.refusal(target, refused.status, refused.reason)
         if self.busy:

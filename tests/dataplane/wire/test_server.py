@@ -371,6 +371,12 @@ def test_too_many_connections_are_told_so() -> None:
         b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nxx\r\n",
         b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked, identity\r\n\r\n",
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"GET / HTTP/2.0\r\nHost: a\r\n\r\n",
+        b"GET /\r\nHost: a\r\n\r\n",
     ],
 )
 def test_malformed_bytes_are_answered_400(client: Client, data: bytes) -> None:
@@ -402,6 +408,13 @@ def test_an_offer_to_upgrade_never_costs_a_request_its_body(client: Client, body
 def test_a_client_that_offers_and_says_close_is_closed_on(client: Client) -> None:
     client.send(post(b"/a", b"x", b"Connection: close, Upgrade", b"Upgrade: h2c"))
     assert client.transport.is_closed
+
+
+def test_what_comes_after_the_last_request_is_no_request(client: Client) -> None:
+    said = client.send(GET.replace(b"Host: h", b"Connection: close") + GET)
+    assert len(client.service.requests) == 1
+    assert client.service.refusals == []
+    assert said.endswith(b"/a")
 
 
 def test_connect_is_refused(client: Client) -> None:
