@@ -17,6 +17,7 @@ PARTS = {
     "trace": "a production trace with its own timestamps, in virtual time: strategies, lengths, thresholds",
     "overflow": "where a request goes when its home is busy: the product's rule and others, in virtual time",
     "admission": "what choosing and counting a request costs a worker and Redis",
+    "scale": "what a request costs the workers as instances, endpoints, workers and open streams grow",
     "access": "what it costs to know a caller, and what one caller's flood costs another",
 }
 """Each is a package here whose module ``study`` has ``run(quick, say) -> Result``."""
