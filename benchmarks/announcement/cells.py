@@ -98,7 +98,7 @@ SWEEPS: dict[str, tuple[float, ...]] = {
     "threshold": (2, 4, 6, 8, 12, 16, 32),
 }
 WHOLE = Size((1, 2, 3, 4, 5), 1.0, 1_200, 300, SWEEPS)
-QUICK = Size((1, 2), 0.01, 30, 10, {name: values[-1:] for name, values in SWEEPS.items()})
+QUICK = Size((1,), 0.01, 20, 5, {name: values[-1:] for name, values in SWEEPS.items()})
 
 
 def announced() -> list[Cell]:

@@ -33,7 +33,7 @@ class Size:
 
 
 WHOLE = Size((1, 2, 3, 4, 5), 1_200, 240, 60, 20)
-QUICK = Size((1, 2), 60, 10, 10, 5)
+QUICK = Size((1,), 40, 8, 8, 4)
 
 
 @dataclass(frozen=True, slots=True)

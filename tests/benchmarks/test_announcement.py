@@ -1,6 +1,6 @@
 """The announcement's figures on the kept results, and the parts that make them on small runs."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -97,6 +97,18 @@ def test_ttfts_are_near_the_announcements_range(result: Result) -> None:
                for context in ("long", "short") for strategy in ("RANDOM", PREFIX_AWARE)]  # fmt: skip
     assert max(medians) == pytest.approx(TTFT_RANGE_MS[1], rel=0.08)
     assert min(medians) < TTFT_RANGE_MS[0]
+
+
+def test_the_kept_figures_are_those_of_this_code(result: Result) -> None:
+    """A change of routing or of the engine that moves them asks for another run."""
+    cell = next(cell for cell in swept(WHOLE) if (cell.sweep, cell.value) == ("threshold", 6))
+    seed = WHOLE.seeds[-1]
+    figures = measure(Job(cell, seed, WHOLE.sweep_seconds, WHOLE.sweep_warm_up_seconds)).figures
+    record = next(one for one in result.figures if (one["sweep"], one["value"]) == ("threshold", 6))
+    for name, value in asdict(figures).items():
+        values = record[name]
+        assert isinstance(values, list)
+        assert values[1] * 0.9999 <= value <= values[2] * 1.0001, name
 
 
 # --- what makes it ----------------------------------------------------------------------------------------------------
