@@ -17,7 +17,7 @@ from typing import Any
 
 from contract import settings as contract_settings
 from contract.settings import Settings, SettingsError
-from warmroute import audit, keys, network
+from warmroute import audit, first_keys, keys, network
 from warmroute.advise import command as advise
 from warmroute.faults import Fault
 
@@ -132,8 +132,15 @@ def _add_keys(commands: Any) -> None:
         description="Make, list, disable, rotate and delete keys, straight on WARMROUTE_DATABASE_URL. Access keys are "
         "kept sealed under WARMROUTE_SECRET_KEY or WARMROUTE_SECRET_KEY_FILE.",
     )
+    _add_running(parser)
     keys.add_arguments(parser)
     parser.set_defaults(run=_on_database(keys.run))
+
+
+def _add_running(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data-dir", type=Path, metavar="DIR", help="of a running `warmroute up`: its database and its secret key"
+    )
 
 
 def _add_audit(commands: Any) -> None:
@@ -143,6 +150,7 @@ def _add_audit(commands: Any) -> None:
         description="Print the audit records of WARMROUTE_DATABASE_URL: every attempt to change something, and how it "
         "ended. They are kept for WARMROUTE_AUDIT_DAYS.",
     )
+    _add_running(parser)
     audit.add_arguments(parser)
     parser.set_defaults(run=_on_database(audit.run))
 
@@ -215,8 +223,10 @@ def _on_database(
     action: Callable[[argparse.Namespace, Settings], int],
 ) -> Callable[[argparse.Namespace, Settings], int]:
     def run(options: argparse.Namespace, settings: Settings) -> int:
-        contract_settings.require(settings, "DATABASE_URL")
         _need("controlplane")
+        if options.data_dir is not None:
+            settings = first_keys.of_running(options.data_dir, settings)
+        contract_settings.require(settings, "DATABASE_URL")
         return action(options, settings)
 
     return run

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from contract.settings import Settings
@@ -56,6 +56,22 @@ def first_keys(directory: Path, settings: Settings, environment: Mapping[str, st
         options = ("--kind", "api-key", "--endpoint", endpoint, "--description", f"endpoint {endpoint} of warmroute up")
         _write(demo_file, _create(environment, "invoke", *options)["ApiKey"] + "\n")
     return FirstKeys(_read(admin_file, settings.region), demo_file.read_text().strip(), is_new)
+
+
+def of_running(directory: Path, settings: Settings) -> Settings:
+    """Return the settings with the embedded database, and the secret key, of the `up` that runs on ``directory``.
+
+    Raises Fault when none does, or its database is another one.
+    """
+    if settings.database_url:
+        raise Fault("WARMROUTE_DATABASE_URL is set, too: leave out --data-dir, or unset it")
+    from warmroute.embedded.postgres import running_url
+
+    url = running_url(directory / "postgres")
+    if url is None:
+        raise Fault(f"no `warmroute up` with a Postgres of its own runs on {directory}")
+    key_file = secret_key(directory, settings).get("SECRET_KEY_FILE", settings.secret_key_file)
+    return replace(settings, database_url=url, secret_key_file=key_file)
 
 
 def _read(file: Path, region: str) -> Key:

@@ -14,13 +14,14 @@ import pytest
 from botocore.exceptions import ClientError
 
 from contract.settings import Settings
+from controlplane import local
 from tests.access.stage import secret_key as a_key
 from tests.warmroute.test_up import ROOT, Start
 from tests.warmroute.test_up import pasted_calls as pasted_calls
 from tests.warmroute.test_up import shell_path as shell_path
 from tests.warmroute.test_up import start as start
 from warmroute.faults import Fault
-from warmroute.first_keys import ADMIN_KEY, DEMO_KEY, SECRET_KEY, first_keys, secret_key
+from warmroute.first_keys import ADMIN_KEY, DEMO_KEY, SECRET_KEY, first_keys, of_running, secret_key
 
 
 def test_up_makes_its_keys_once_and_its_calls_are_signed(start: Start, shell_path: str) -> None:
@@ -49,7 +50,17 @@ def test_up_makes_its_keys_once_and_its_calls_are_signed(start: Start, shell_pat
             urllib.request.urlopen(url, timeout=10)
         with refused.value as answer:
             assert answer.code in (401, 403)
+    found = of_running(up.data_dir, Settings())
+    listed = local.call(found, "ListAccessKeys")["AccessKeys"]
+    assert {key["Role"] for key in listed} == {"admin", "invoke"}
+    local.call(found, "CreateAccessKey", Role="reader")
+    assert local.audit_records(found, {"operation": "CreateEndpoint"}, None, None, 9)[0]["principal"] == identity
+    with pytest.raises(Fault, match="WARMROUTE_DATABASE_URL is set, too"):
+        of_running(up.data_dir, Settings(database_url="postgresql://h/d"))
     assert up.end() == 0
+
+    with pytest.raises(Fault, match="no `warmroute up` with a Postgres of its own runs on"):
+        of_running(up.data_dir, Settings())
 
     again = start("--hosts", "1", "--workers", "1", AUTH="on").ready()
     assert secret not in again.text

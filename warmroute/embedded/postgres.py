@@ -68,7 +68,7 @@ class Postgres:
         except BaseException:
             self.stop()
             raise
-        return f"postgresql://postgres@/postgres?host={sockets}"
+        return _url(sockets)
 
     def create(self) -> None:
         """Make the data directory unless it exists. Raises EmbeddedError when another major version made it."""
@@ -141,6 +141,18 @@ class Postgres:
                 raise EmbeddedError(f"Postgres was not ready within {_READY_SECONDS:g} s; its log is {self.log}")
             time.sleep(0.005)
         raise EmbeddedError(f"Postgres ended at its start: {last_words(self.log)}; its log is {self.log}")
+
+
+def running_url(directory: Path) -> str | None:
+    """Return the URL of the server that another process runs in ``directory``; None if there is none."""
+    if not directory.joinpath("data").is_dir():
+        return None
+    sockets = socket_dir(directory.resolve(), _SOCKET)
+    return _url(sockets) if sockets.joinpath(_SOCKET).exists() else None
+
+
+def _url(sockets: Path) -> str:
+    return f"postgresql://postgres@/postgres?host={sockets}"
 
 
 def needed_identity() -> str:
