@@ -377,9 +377,9 @@ class ClientConnection(asyncio.Protocol):
             raise _Refused(431, f"the request's head is over the limit of {HEADER_BYTES_MAX} bytes")
 
     def _refuse_parsed(self, refused: _Refused) -> None:
-        if self._transport is None or self._transport.is_closing():
-            # More came after the last request that the client announced.
-            return
+        last = self._queue[-1] if self._queue else self.request
+        if self._transport is None or self._transport.is_closing() or (last is not None and not last.keep_alive):
+            return  # what comes after the last request, by the client's own word, is none
         target = self._reading.target if self._reading is not None else b""
         answer = refused.answer or self._service.refusal(target, refused.status, refused.reason)
         if self.busy:

@@ -410,11 +410,17 @@ def test_a_client_that_offers_and_says_close_is_closed_on(client: Client) -> Non
     assert client.transport.is_closed
 
 
-def test_what_comes_after_the_last_request_is_no_request(client: Client) -> None:
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_comes_after_the_last_request_is_no_request(at_once: bool) -> None:
+    """Nor is it counted as a malformed one."""
+    client = connect(Service(at_once=at_once))
     said = client.send(GET.replace(b"Host: h", b"Connection: close") + GET)
+    if not at_once:
+        said = client.answer(b"/a")
     assert len(client.service.requests) == 1
     assert client.service.refusals == []
     assert said.endswith(b"/a")
+    assert client.transport.is_closed
 
 
 def test_connect_is_refused(client: Client) -> None:
