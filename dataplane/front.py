@@ -9,7 +9,7 @@ from functools import partial
 from time import monotonic
 
 from contract.principals import Principal
-from dataplane.access_log import Line
+from dataplane.access_log import Line, milliseconds
 from dataplane.api import faults
 from dataplane.api.chat import ChatCompletions
 from dataplane.api.faults import Answer, Fault, Refused
@@ -248,7 +248,7 @@ class Front:
                 principal=caller.id if caller is not None else "",
                 attempts=0,
                 request_bytes=len(request.body),
-                total_ms=round((now - request.received_at) * 1e3, 3),
+                total_ms=milliseconds(now - request.received_at),
                 reason=why[:200],
                 client=connection.peer,
             )

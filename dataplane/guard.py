@@ -53,7 +53,7 @@ class Guard:
         if self._verifier is None:
             raise Refused(faults.UNAVAILABLE, "This worker has no routing table yet.")
         try:
-            claim = self._verifier.identify(request.headers, self._clock())
+            claim = self._verifier.identify(request.all_headers(), self._clock())
         except Refusal as refusal:
             self._tell_operator()
             raise _refused(refusal) from None
@@ -67,7 +67,7 @@ class Guard:
         claim = self.claim(request)
         assert self._verifier is not None
         try:
-            self._verifier.prove(claim, request.method, request.target, request.headers, request.body)
+            self._verifier.prove(claim, request.method, request.target, request.all_headers(), request.body)
         except Refusal as refusal:
             self._tell_operator()
             raise _refused(refusal) from None

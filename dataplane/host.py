@@ -1,12 +1,11 @@
 """A model host in words: where it listens, and how an exchange with it can fail. Pure; a leaf."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 
-@dataclass(frozen=True)
-class Address:
+class Address(NamedTuple):
     """Where a host listens and how it is named to itself."""
 
     host: str

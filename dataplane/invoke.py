@@ -7,14 +7,18 @@ Callbacks, no coroutine: each step is called by the one that finished before it.
 import asyncio
 from functools import partial
 from time import monotonic
+from typing import Any
 
-from contract.routing_table import Strategy
-from dataplane import record
+from msgspec import Struct
+
+from contract.routing_table import Instance, Strategy
+from dataplane.access_log import Line, milliseconds
 from dataplane.api import faults
 from dataplane.api.call import Call, Context, Head
 from dataplane.api.faults import Fault, Refused
-from dataplane.host import SAID, Failure
+from dataplane.host import SAID, Address, Failure
 from dataplane.parts import Client, Parts
+from dataplane.record import word
 from dataplane.routing.admission import Outcome
 from dataplane.routing.candidates import candidates
 from dataplane.routing.prefix_key import chat_key, native_key
@@ -22,7 +26,7 @@ from dataplane.routing.retry import Next, next_step
 from dataplane.routing.routes import EndpointRoutes, Routes, VariantRoutes
 from dataplane.routing.variant import choose_variant
 from dataplane.wire.host_connection import HostConnection
-from dataplane.wire.http import Headers, Request
+from dataplane.wire.http import AnswerHead, Request
 
 SECOND_CHANCE_SECONDS = 0.75
 """Beyond the connect timeout, for another instance when the first swallowed the whole of it."""
@@ -30,86 +34,84 @@ COLLECT_BYTES_MAX = 65_536
 """Of a host's error answer; ModelError quotes 2,048 characters of it."""
 
 
-class Exchange:
+_BY_BEGIN: Any = None
+"""Of a member that ``begin`` sets before anybody reads it."""
+
+
+class Exchange(Struct, eq=False):
     """One request and its answer. ``check`` is called by the worker's sweep and enforces the time limits."""
 
-    __slots__ = (
-        "_answer_bytes", "_attempts", "_call", "_client", "_collected", "_connecting", "_context", "_credential",
-        "_degraded", "_ended", "_endpoint", "_failure", "_first_byte_at", "_head", "_held", "_host", "_host_status",
-        "_key", "_last_byte_at", "_last_part", "_number", "_outcome", "_parts", "_paused", "_reason", "_request",
-        "_request_id", "_sent_at", "_tried", "_variant",
-    )  # fmt: skip
-
-    def __init__(self, parts: Parts, client: Client, request: Request, call: Call, request_id: bytes) -> None:
-        self._parts = parts
-        self._client = client
-        self._request = request
-        self._call = call
-        self._request_id = request_id
-        self._endpoint: EndpointRoutes | None = None
-        self._variant: VariantRoutes | None = None
-        self._context: Context | None = None
-        self._credential = b""
-        self._key: int | None = None
-        self._number = -1
-        self._tried: tuple[int, ...] = ()
-        self._attempts = 0
-        self._outcome = Outcome.RANDOM
-        self._degraded = False
-        self._held = False
-        self._connecting: asyncio.Task[None] | None = None
-        self._host: HostConnection | None = None
-        self._host_status = 0
-        self._head: Head | None = None
-        self._collected: list[bytes] | None = None
-        self._answer_bytes = 0
-        self._sent_at = 0.0
-        self._first_byte_at = 0.0
-        self._last_byte_at = 0.0
-        self._last_part = b""
-        self._paused = False
-        self._failure = ""
-        self._reason = ""
-        self._ended = False
+    _parts: Parts
+    _client: Client
+    _request: Request
+    _call: Call
+    _request_id: bytes
+    _routes: Routes = _BY_BEGIN
+    _endpoint: EndpointRoutes = _BY_BEGIN
+    _variant: VariantRoutes = _BY_BEGIN
+    _credential: bytes = b""
+    """A header line for the host, or nothing."""
+    _key: int | None = None
+    _instance: Instance | None = None
+    """That the request is counted on, or was last."""
+    _address: Address | None = None
+    _held: bool = False
+    """Counted, and not given back."""
+    _tried: tuple[int, ...] = ()
+    _attempts: int = 0
+    _outcome: Outcome = Outcome.RANDOM
+    _degraded: bool = False
+    _connecting: asyncio.Task[None] | None = None
+    _host: HostConnection | None = None
+    _host_status: int = 0
+    _head: Head | None = None
+    """With the client."""
+    _collected: list[bytes] | None = None
+    """Of an answer that is read whole first."""
+    _answer_bytes: int = 0
+    _sent_at: float = 0.0
+    _first_byte_at: float = 0.0
+    _last_byte_at: float = 0.0
+    _last_part: bytes = b""
+    _paused: bool = False
+    _failure: str = ""
+    _reason: str = ""
+    _ended: bool = False
 
     # --- choose ------------------------------------------------------------------------------------------------------
 
     def begin(self, routes: Routes) -> None:
-        """Find the variant and its instance; raises Refused when there is none."""
-        call = self._call
+        """Find the variant and ask for an instance; raises Refused when there is no such variant."""
+        call, parts = self._call, self._parts
         endpoint = routes.endpoints.get(call.endpoint_name)
         if endpoint is None:
             raise Refused(faults.VALIDATION, f"Endpoint {call.endpoint_name} of account {routes.account_id} not found.")
-        variant = choose_variant(endpoint.variants, call.target_variant, self._parts.dice.random())
+        variant = choose_variant(endpoint.variants, call.target_variant, parts.dice.random())
         if variant is None:
             names = [variant.name for variant in endpoint.variants]
             raise Refused(faults.VALIDATION, faults.no_variant(endpoint.name, names, call.target_variant))
-        self._endpoint, self._variant = endpoint, variant
-        self._context = Context(routes.account_id, routes.region, endpoint.name, variant.name)
-        credential = self._parts.host_credentials.line(variant.host_authorization)
+        credential = parts.host_credentials.line(variant.host_authorization)
         if credential is None:
             raise Refused(faults.UNAVAILABLE, "The credential of this endpoint's model hosts cannot be opened.")
-        self._credential = credential
+        self._routes, self._endpoint, self._variant, self._credential = routes, endpoint, variant, credential
         if variant.strategy is Strategy.PREFIX_AWARE:
             if call.chat is not None:
                 self._key = chat_key(call.chat, variant.prefix_length)
             else:
                 self._key = native_key(self._request.body, variant.prefix_length, call.isolation)
-        self._parts.exchanges[self] = None
-        self._parts.budget.earn()
+        parts.exchanges[self] = None
+        parts.budget.earn()
         self._choose()
 
     def _choose(self) -> None:
         """Ask for an instance that was not tried; set-aside ones only when there are no others."""
         variant, parts, key = self._variant, self._parts, self._key
-        assert variant is not None
-        assert self._endpoint is not None
         everything = None
         # Of a key's order the first ranks will do: no look at all of a thousand while one of them is set aside.
         able = self._available(variant.numbers if key is None else variant.order.first(key))
         if key is not None and variant.is_long:
-            everything = partial(self._whole_order, variant, key) if able else None
-            able = able or self._whole_order(variant, key)
+            everything = partial(self._whole_order, key) if able else None
+            able = able or self._whole_order(key)
         if not able:
             self._fail(faults.UNAVAILABLE, self._unreachable())
         elif len(able) == 1 and everything is None:
@@ -121,37 +123,34 @@ class Exchange:
         else:
             parts.in_flight.admit(self._endpoint.id, able, variant.threshold, 0, self._granted, everything)
 
-    def _whole_order(self, variant: VariantRoutes, key: int) -> tuple[int, ...]:
-        return self._available(variant.order.all(key))
+    def _whole_order(self, key: int) -> tuple[int, ...]:
+        return self._available(self._variant.order.all(key))
 
     def _available(self, numbers: tuple[int, ...]) -> tuple[int, ...]:
-        assert self._variant is not None
         return candidates(self._variant, numbers, self._tried, self._parts.health.out)
 
     def _count(self, number: int, outcome: Outcome) -> None:
-        assert self._endpoint is not None
         self._parts.in_flight.count(self._endpoint.id, number)
         self._granted(number, outcome, False)
 
     def _granted(self, number: int, outcome: Outcome, degraded: bool) -> None:
         """The request is counted on ``number``: deliver it there, or give it back if the client has left."""
-        assert self._variant is not None
-        assert self._endpoint is not None
+        parts, variant = self._parts, self._variant
         if self._ended:
-            self._parts.in_flight.release(self._endpoint.id, number)
+            parts.in_flight.release(self._endpoint.id, number)
             return
         self._held = True
-        self._number = number
-        if outcome is Outcome.LEAST_OUTSTANDING and self._variant.strategy is Strategy.PREFIX_AWARE:
+        if outcome is Outcome.LEAST_OUTSTANDING and variant.strategy is Strategy.PREFIX_AWARE:
             outcome = Outcome.NO_KEY
         self._outcome, self._degraded = outcome, degraded
-        address = self._variant.addresses[self._variant.positions[number]]
-        host = self._parts.pool.lease_idle(address)
+        position = variant.positions[number]
+        self._instance = variant.instances[position]
+        self._address = address = variant.addresses[position]
+        host = parts.pool.lease_idle(address)
         if host is not None:
             self._deliver(host)
         else:
-            left = self._connect_deadline() - monotonic()
-            self._connecting = self._parts.pool.connect(address, self._connected, left)
+            self._connecting = parts.pool.connect(address, self._connected, self._connect_deadline() - monotonic())
 
     # --- deliver -----------------------------------------------------------------------------------------------------
 
@@ -163,17 +162,16 @@ class Exchange:
             self.host_failed(Failure.REFUSED, f"{self._identity} refused the connection: {reason}")
 
     def _deliver(self, host: HostConnection) -> None:
-        assert self._variant is not None
+        assert self._address is not None
         self._host = host
         self._attempts += 1
         self._sent_at = self._last_byte_at = monotonic()
-        address = self._variant.addresses[self._variant.positions[self._number]]
-        body = self._request.body
+        body, call, address = self._request.body, self._call, self._address
         head = b"POST %b%b HTTP/1.1\r\nHost: %b\r\n%b%bX-Request-Id: %b\r\nContent-Length: %d\r\n\r\n" % (
             address.path,
-            self._call.api.host_path,
+            call.api.host_path,
             address.authority,
-            self._call.headers,
+            call.headers,
             self._credential,
             self._request_id,
             len(body),
@@ -182,29 +180,28 @@ class Exchange:
 
     # --- answer ------------------------------------------------------------------------------------------------------
 
-    def host_head(self, status: int, headers: Headers) -> None:
-        assert self._variant is not None
+    def host_head(self, answer: AnswerHead) -> None:
         self._first_byte_at = self._last_byte_at = monotonic()
-        self._host_status = status
+        status = self._host_status = answer.status
         if status >= 500:
-            record.failed_answer(self._parts.metrics, self._parts.health, self._identity)
+            self._parts.record.failed_answer(self._identity)
         elif status < 400:
             # A client's error says nothing about the host, good or bad.
             self._parts.health.succeeded(self._identity)
-        head = self._head = self._call.api.answer_head(status, headers, self._variant.name, self._request_id)
+        head = self._head = self._call.api.answer_head(answer, self._variant.label, self._request_id)
         if head is None:
             self._collected = []
         else:
             self._client.start(head.status, head.headers, head.content_length)
 
-    def host_body(self, data: bytes) -> None:
+    def host_body(self, parts: list[bytes]) -> None:
         self._last_byte_at = monotonic()
-        self._answer_bytes += len(data)
+        self._answer_bytes += sum(map(len, parts))
         if self._collected is None:
-            self._last_part = data
-            self._client.send(self._call.api.answer_part(data))
+            self._last_part = parts[-1]
+            self._client.send(self._call.api.answer_parts(parts))
         elif self._answer_bytes <= COLLECT_BYTES_MAX:
-            self._collected.append(data)
+            self._collected += parts
         elif self._host is not None:
             # An error answer without end: what it says is not worth reading on.
             host, self._host = self._host, None
@@ -216,35 +213,32 @@ class Exchange:
 
     def host_done(self) -> None:
         self._host = None
-        if self._collected is None:
-            assert self._head is not None
-            status = self._head.status
-            self._end(status)
-            self._client.finish()
-        else:
+        if self._head is None:
             self._answer_whole(whole=True)
+        else:
+            self._end(self._head.status)
+            self._client.finish()
 
     def host_failed(self, failure: Failure, reason: str) -> None:
         """The delivery failed: try another instance where that is safe, else say so."""
         self._host = None
         self._failure, self._reason = failure.value, reason
-        assert self._endpoint is not None
-        before_answer = self._head is None and self._collected is None
         parts, name = self._parts, self._endpoint.name
-        record.failure(parts.metrics, parts.health, name, self._identity, failure, before_answer=before_answer)
+        before_answer = self._head is None and self._collected is None
+        parts.record.failure(name, self._identity, failure, before_answer=before_answer)
         if self._head is not None:
             self._break_off(failure, reason)
             return
         if self._collected is not None:
             self._answer_whole(whole=False)
             return
-        assert self._variant is not None
         left = len(self._variant.numbers) - len(self._tried) - 1
         step = next_step(failure, left, parts.budget.left, self._connect_deadline() - monotonic())
         if step is Next.OTHER:
             parts.budget.spend()
             parts.metrics.count("retries_total", (name,))
-            self._tried = (*self._tried, self._number)
+            assert self._instance is not None
+            self._tried = (*self._tried, self._instance.number)
             self._release()
             self._choose()
         elif failure is Failure.REFUSED:
@@ -259,14 +253,11 @@ class Exchange:
         return self._request.received_at + self._parts.settings.connect_timeout_seconds + SECOND_CHANCE_SECONDS
 
     def _unreachable(self) -> str:
-        assert self._endpoint is not None
-        assert self._variant is not None
         return f"No instance of variant {self._variant.name} of endpoint {self._endpoint.name} can be reached."
 
     def _answer_whole(self, *, whole: bool) -> None:
-        assert self._context is not None
         body = b"".join(self._collected or ())
-        status, headers, answer = self._call.api.answer_whole(self._host_status, body, whole, self._context)
+        status, headers, answer = self._call.api.answer_whole(self._host_status, body, whole, self._context())
         self._end(status)
         self._client.respond(status, headers + faults.ids(self._request_id), answer)
 
@@ -288,9 +279,12 @@ class Exchange:
             self._client.abort()
 
     def _fail(self, fault: Fault, message: str, param: str | None = None) -> None:
-        status, headers, body = self._call.api.failure(fault, message, param, self._context)
+        status, headers, body = self._call.api.failure(fault, message, param, self._context())
         self._end(status)
         self._client.respond(status, headers + faults.ids(self._request_id), body)
+
+    def _context(self) -> Context:
+        return Context(self._routes.account_id, self._routes.region, self._endpoint.name, self._variant.name)
 
     # --- the client's side -------------------------------------------------------------------------------------------
 
@@ -350,14 +344,13 @@ class Exchange:
 
     @property
     def _identity(self) -> str:
-        assert self._variant is not None
-        return self._variant.instances[self._variant.positions[self._number]].identity
+        return self._instance.identity if self._instance is not None else ""
 
     def _release(self) -> None:
         if self._held:
             self._held = False
-            assert self._endpoint is not None
-            self._parts.in_flight.release(self._endpoint.id, self._number)
+            assert self._instance is not None
+            self._parts.in_flight.release(self._endpoint.id, self._instance.number)
 
     def _end(self, status: int) -> None:
         if self._ended:
@@ -365,34 +358,28 @@ class Exchange:
         self._ended = True
         self._release()
         self._parts.exchanges.pop(self, None)
-        self._measure(status)
+        self._note(status, monotonic())
 
-    def _measure(self, status: int) -> None:
-        assert self._endpoint is not None
-        assert self._variant is not None
-        record.note(
-            self._parts.metrics,
-            self._parts.log,
-            record.Finished(
-                request_id=self._request_id,
-                route=self._call.api.label,
-                status=status,
-                endpoint=self._endpoint.name,
-                variant=self._variant.name,
-                strategy=self._variant.strategy,
-                instance=self._identity if self._number >= 0 else "",
-                outcome=self._outcome,
-                degraded=self._degraded,
-                attempts=self._attempts,
-                request_bytes=len(self._request.body),
-                answer_bytes=self._answer_bytes,
-                began=self._request.received_at,
-                sent_at=self._sent_at,
-                first_byte_at=self._first_byte_at,
-                ended=monotonic(),
-                failure=self._failure,
-                reason=self._reason,
-                client=self._client.peer,
-                principal=self._call.principal,
-            ),
+    def _note(self, status: int, now: float) -> None:
+        request, sent_at, first_byte_at = self._request, self._sent_at, self._first_byte_at
+        began = request.received_at
+        line = Line(
+            at=now,
+            request_id=self._request_id.decode("ascii"),
+            route=self._call.api.label,
+            status=status,
+            principal=self._call.principal,
+            endpoint=self._endpoint.name,
+            variant=self._variant.name,
+            instance=self._identity,
+            outcome=word(self._outcome, self._degraded),
+            attempts=self._attempts,
+            request_bytes=len(request.body),
+            answer_bytes=self._answer_bytes,
+            first_byte_ms=milliseconds(first_byte_at - began) if first_byte_at else 0.0,
+            total_ms=milliseconds(now - began),
+            failure=self._failure,
+            reason=self._reason,
+            client=self._client.peer,
         )
+        self._parts.record.finished(line, self._variant.strategy_name, sent_at - began if sent_at else None)

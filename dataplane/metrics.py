@@ -1,4 +1,4 @@
-"""Counters, gauges and histograms that cost a dictionary look-up, and the sum over a data plane's workers.
+"""Counters, gauges and histograms that cost an addition, and the sum over a data plane's workers.
 
 A scrape reaches one worker of several, so each worker leaves its numbers in a file beside the others' and any of them
 answers for all. When a worker has ended, its parent absorbs its counters into one file of the past: a sum that fell
@@ -58,18 +58,18 @@ class Metrics:
         self._gauges: dict[str, dict[Labels, list[float]]] = {name: {} for name in GAUGES}
 
     def count(self, name: str, labels: Labels = (), amount: float = 1) -> None:
-        cell = self._counters[name].get(labels)
-        if cell is None:
-            self._counters[name][labels] = [amount]
-        else:
-            cell[0] += amount
+        self.counter(name, labels)[0] += amount
+
+    def counter(self, name: str, labels: Labels) -> list[float]:
+        """Return the cell of a counter, for one who adds to it often."""
+        return self._counters[name].setdefault(labels, [0.0])
 
     def observe(self, name: str, labels: Labels, value: float) -> None:
-        cells = self._histograms[name].get(labels)
-        if cells is None:
-            cells = self._histograms[name][labels] = [0.0] * (len(_BUCKETS) + 2)
-        cells[bisect_left(_BUCKETS, value)] += 1
-        cells[-1] += value
+        put(self.histogram(name, labels), value)
+
+    def histogram(self, name: str, labels: Labels) -> list[float]:
+        """Return the cells of a histogram, to ``put`` values into."""
+        return self._histograms[name].setdefault(labels, [0.0] * (len(_BUCKETS) + 2))
 
     def set_all(self, name: str, values: dict[Labels, float]) -> None:
         """Replace all values of a gauge."""
@@ -96,6 +96,11 @@ class Metrics:
 
     def _snapshot(self) -> "_Snapshot":
         return _Snapshot(time.time(), self._counters, self._histograms, self._gauges)
+
+
+def put(histogram: list[float], value: float) -> None:
+    histogram[bisect_left(_BUCKETS, value)] += 1
+    histogram[-1] += value
 
 
 class _Snapshot(msgspec.Struct):

@@ -9,6 +9,7 @@ from contract.settings import Settings
 from dataplane.access_log import AccessLog
 from dataplane.host_credentials import HostCredentials
 from dataplane.metrics import Metrics
+from dataplane.record import Record
 from dataplane.state.budget import RetryBudget
 from dataplane.state.health import Health
 from dataplane.state.inflight import InFlight
@@ -50,5 +51,6 @@ class Parts:
     rates: Rates
     metrics: Metrics
     log: AccessLog
+    record: Record
     exchanges: dict[Timed, None]
     dice: random.Random

@@ -4,7 +4,7 @@ import asyncio
 
 from dataplane.host import Address, Failure
 from dataplane.wire.host_connection import HostConnection
-from dataplane.wire.http import Headers
+from dataplane.wire.http import AnswerHead
 from dataplane.wire.pool import Pool
 
 TIMEOUT_SECONDS = 2.0
@@ -17,10 +17,10 @@ class _Ping:
     def __init__(self, answered: "asyncio.Future[bool]") -> None:
         self._answered = answered
 
-    def host_head(self, status: int, headers: Headers) -> None:
-        self._finish(status == 200)
+    def host_head(self, head: AnswerHead) -> None:
+        self._finish(head.status == 200)
 
-    def host_body(self, data: bytes) -> None:
+    def host_body(self, parts: list[bytes]) -> None:
         pass
 
     def host_pause(self) -> None:

@@ -29,6 +29,7 @@ from dataplane.memory import give_back_large_blocks
 from dataplane.metrics import Labels, Metrics
 from dataplane.parts import Parts
 from dataplane.probe import ping
+from dataplane.record import Record
 from dataplane.routing.routes import Routes
 from dataplane.state import store
 from dataplane.state.budget import RetryBudget
@@ -124,6 +125,7 @@ class Worker:
             rates=self.rates,
             metrics=self.metrics,
             log=self.log,
+            record=Record(self.metrics, self.log, self.health),
             exchanges={},
             dice=random.Random(),  # noqa: S311 - spreads load, guards nothing
         )

@@ -98,9 +98,7 @@ def _bearing(text: str) -> Mapping[str, str]:
 
 
 def _request(target: str, headers: Mapping[str, str], body: bytes) -> Request:
-    request = Request()
-    request.method, request.target, request.body = b"POST", urlsplit(target).path.encode(), body
-    request.headers = [(b"host", HOST.encode())]
-    request.headers += [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-    request.headers += UNSIGNED
-    return request
+    named = {name.lower().encode(): value.encode() for name, value in headers.items()}
+    return Request(
+        urlsplit(target).path.encode(), b"POST", headers={b"host": HOST.encode(), **named, **dict(UNSIGNED)}, body=body
+    )

@@ -1,15 +1,16 @@
 """What a request asks for, in the words of neither API; and what an API must offer to be routed and proxied."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Protocol
+
+from msgspec import Struct
 
 from dataplane.api.faults import Answer, Fault
 from dataplane.routing.prefix_key import Chat
-from dataplane.wire.http import Headers
+from dataplane.wire.http import AnswerHead
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Struct, frozen=True):
     """The head of an answer to the client."""
 
     status: int
@@ -19,8 +20,7 @@ class Head:
     """An answer whose time limit is the stream's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Struct, frozen=True):
     """Who speaks, for messages."""
 
     account_id: str
@@ -35,11 +35,11 @@ class Api(Protocol):
     label: str
     host_path: bytes
 
-    def answer_head(self, status: int, headers: Headers, variant: str, request_id: bytes) -> Head | None:
+    def answer_head(self, answer: AnswerHead, variant: bytes, request_id: bytes) -> Head | None:
         """Return the head for the client, or None when the whole answer of the host must be read first."""
 
-    def answer_part(self, data: bytes) -> bytes:
-        """Return what the client gets for a part of the host's body."""
+    def answer_parts(self, parts: Sequence[bytes]) -> bytes:
+        """Return what the client gets for parts of the host's body that came together."""
 
     def answer_whole(self, status: int, body: bytes, whole: bool, context: Context) -> Answer:
         """Return the answer made of a host's whole answer; ``whole`` is False when it was too long to read."""
@@ -51,8 +51,7 @@ class Api(Protocol):
         """Return an error before any byte of an answer."""
 
 
-@dataclass(slots=True)
-class Call:
+class Call(Struct, eq=False):
     """A request, read."""
 
     api: Api

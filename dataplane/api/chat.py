@@ -1,10 +1,12 @@
 """Chat completions, as OpenAI's clients speak them: bodies pass through both ways byte for byte."""
 
+from collections.abc import Sequence
+
 from dataplane.api import faults, headers
 from dataplane.api.call import Call, Context, Head
 from dataplane.api.faults import MODEL, MODEL_TIMEOUT, VALIDATION, Answer, Fault, Refused
 from dataplane.routing.prefix_key import BadChat, read_chat
-from dataplane.wire.http import HOP_BY_HOP, Headers, Request
+from dataplane.wire.http import HOP_BY_HOP, AnswerHead, Request, write_headers
 
 TO_HOST = {
     b"content-type": b"Content-Type",
@@ -30,8 +32,8 @@ class ChatCompletions:
 
     def read(self, request: Request, endpoint_name: str | None) -> Call:
         """Return the call; ``endpoint_name`` None means that ``model`` names the endpoint. Raises Refused."""
-        found = headers.read(request.headers, _CHECKS)
-        if request.header(_COMPONENT) is not None:
+        target = headers.read(request, _CHECKS).get(_TARGET_VARIANT) if _TARGET_VARIANT in request.headers else None
+        if _COMPONENT in request.headers:
             raise Refused(
                 VALIDATION,
                 "The X-Amzn-SageMaker-Inference-Component header is not allowed on this route; "
@@ -43,44 +45,36 @@ class ChatCompletions:
             raise Refused(VALIDATION, str(bad), bad.param) from None
         if endpoint_name is None:
             endpoint_name = _named_by_model(chat.model)
-        target = found.get(_TARGET_VARIANT)
         return Call(
             api=self,
             endpoint_name=endpoint_name,
             target_variant=target.decode() if target is not None else None,
             isolation=None,
-            headers=b"".join(
-                [b"%b: %b\r\n" % (TO_HOST[name], value) for name, value in request.headers if name in TO_HOST]
-            ),
+            headers=_to_host(request),
             chat=chat,
             is_stream=chat.stream,
         )
 
-    def answer_head(self, status: int, answer: Headers, variant: str, request_id: bytes) -> Head | None:
+    def answer_head(self, answer: AnswerHead, variant: bytes, request_id: bytes) -> Head | None:
+        status, named = answer.status, answer.named
         if 300 <= status < 400 and status != 304:
             return None
-        lines = [b"x-Amzn-Invoked-Production-Variant: %b\r\nx-amzn-RequestId: %b\r\n" % (variant.encode(), request_id)]
-        length: int | None = None
-        is_stream = has_id = False
-        named = {value.strip().lower() for name, v in answer if name == b"connection" for value in v.split(b",")}
-        for name, value in answer:
-            if name == b"content-length":
-                length = int(value)
-            if name in _NOT_FORWARDED or name in named:
-                continue
-            if name == b"content-type":
-                is_stream = value.startswith(b"text/event-stream")
-            elif name == b"x-request-id":
-                has_id = True
-            lines.append(b"%b: %b\r\n" % (name, value))
-        if not has_id:
-            lines.append(b"x-request-id: %b\r\n" % request_id)
+        dropped = _NOT_FORWARDED | _listed(answer) if b"connection" in named else _NOT_FORWARDED
+        lines = b"x-Amzn-Invoked-Production-Variant: %b\r\nx-amzn-RequestId: %b\r\n%b" % (
+            variant,
+            request_id,
+            write_headers([header for header in answer.headers if header[0] not in dropped]),
+        )
+        if b"x-request-id" not in named:
+            lines += b"x-request-id: %b\r\n" % request_id
+        is_stream = named.get(b"content-type", b"").startswith(b"text/event-stream")
         if is_stream:
-            lines.append(_stream_headers(answer))
-        return Head(status, b"".join(lines), length, is_stream)
+            lines += _stream_headers(answer)
+        length = named.get(b"content-length")
+        return Head(status, lines, int(length) if length is not None else None, is_stream)
 
-    def answer_part(self, data: bytes) -> bytes:
-        return data
+    def answer_parts(self, parts: Sequence[bytes]) -> bytes:
+        return b"".join(parts)
 
     def answer_whole(self, status: int, body: bytes, whole: bool, context: Context) -> Answer:
         """A redirect: it is not followed, and where it points stays here."""
@@ -102,8 +96,20 @@ def _named_by_model(model: object) -> str:
     return model
 
 
-def _stream_headers(answer: Headers) -> bytes:
+def _to_host(request: Request) -> bytes:
+    lines = [b"%b: %b\r\n" % (TO_HOST[name], value) for name, value in request.headers.items() if name in TO_HOST]
+    if request.repeated:
+        lines += [b"%b: %b\r\n" % (TO_HOST[name], value) for name, value in request.repeated if name in TO_HOST]
+    return b"".join(lines)
+
+
+def _listed(answer: AnswerHead) -> frozenset[bytes]:
+    """Return the headers that the host declares its connection's own."""
+    values = [value for name, value in answer.headers if name == b"connection"]
+    return frozenset(name.strip().lower() for value in values for name in value.split(b","))
+
+
+def _stream_headers(answer: AnswerHead) -> bytes:
     """Keep proxies in front from holding events back."""
-    names = {name for name, _ in answer}
-    lines = b"" if b"cache-control" in names else b"cache-control: no-cache\r\n"
-    return lines if b"x-accel-buffering" in names else lines + b"x-accel-buffering: no\r\n"
+    lines = b"" if b"cache-control" in answer.named else b"cache-control: no-cache\r\n"
+    return lines if b"x-accel-buffering" in answer.named else lines + b"x-accel-buffering: no\r\n"

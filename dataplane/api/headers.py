@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 
 from dataplane.api.faults import VALIDATION, Refused
-from dataplane.wire.http import Headers
+from dataplane.wire.http import Request
 
 NAME = re.compile(rb"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 """Of endpoints and variants (botocore's service model)."""
@@ -30,21 +30,16 @@ def text(value: bytes) -> str | None:
     return None if _ASCII.fullmatch(value) else "have at most 1024 printable ASCII characters"
 
 
-def read(headers: Headers, checks: dict[bytes, tuple[str, Check | None]]) -> dict[bytes, bytes]:
+def read(request: Request, checks: dict[bytes, tuple[str, Check | None]]) -> dict[bytes, bytes]:
     """Return the known headers. Raises Refused for one that is out of bounds, repeated or not supported.
 
     ``checks``: header -> (member of the API, check; None for a member that this version refuses).
     """
-    found: dict[bytes, bytes] = {}
-    for header, value in headers:
-        known = checks.get(header)
-        if known is None:
-            continue
-        member, check = known
+    found = {header: value for header, value in request.headers.items() if header in checks}
+    for header, value in found.items():
+        member, check = checks[header]
         if check is None:
             raise Refused(VALIDATION, f"{member} is not supported by this version.")
-        if header in found:
-            raise Refused(VALIDATION, f"1 validation error detected: '{member}' was given more than once")
         if (wanted := check(value)) is not None:
             shown = value[:64].decode("ascii", "backslashreplace")
             raise Refused(
@@ -52,5 +47,7 @@ def read(headers: Headers, checks: dict[bytes, tuple[str, Check | None]]) -> dic
                 f"1 validation error detected: Value '{shown}' at '{member}' failed to satisfy constraint: "
                 f"Member must {wanted}",
             )
-        found[header] = value
+    for header, _ in request.repeated:
+        if header in found:
+            raise Refused(VALIDATION, f"1 validation error detected: '{checks[header][0]}' was given more than once")
     return found

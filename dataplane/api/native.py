@@ -1,11 +1,13 @@
 """InvokeEndpoint and InvokeEndpointWithResponseStream, as SageMaker Runtime speaks them."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from dataplane.api import event_stream, faults, headers
 from dataplane.api.call import Call, Context, Head
 from dataplane.api.faults import VALIDATION, Answer, Fault, Refused
-from dataplane.wire.http import Headers, Request
+from dataplane.wire.http import AnswerHead, Request
 
 MESSAGE_CHARACTERS_MAX = 2_048
 """Of Message and OriginalMessage (service model)."""
@@ -52,8 +54,8 @@ class Invoke:
 
     def read(self, request: Request, endpoint_name: str) -> Call:
         """Return the call. Raises Refused."""
-        found = headers.read(request.headers, _CHECKS)
-        if request.header(_COMPONENT) is not None:
+        found = headers.read(request, _CHECKS)
+        if _COMPONENT in request.headers:
             raise Refused(VALIDATION, _NO_COMPONENTS)
         lines = b"".join([b"%b: %b\r\n" % (name, found[key]) for key, name in _TO_HOST if key in found])
         accept = self._accept(found)
@@ -75,24 +77,21 @@ class Invoke:
     def _accept(self, found: dict[bytes, bytes]) -> bytes | None:
         return found.get(_ACCEPT)
 
-    def answer_head(self, status: int, answer: Headers, variant: str, request_id: bytes) -> Head | None:
-        if not 200 <= status < 300:
+    def answer_head(self, answer: AnswerHead, variant: bytes, request_id: bytes) -> Head | None:
+        if not 200 <= answer.status < 300:
             return None
-        length: int | None = None
-        kind = attributes = encoding = None
-        for name, value in answer:
-            if name == b"content-length":
-                length = int(value)
-            elif name == _TYPE:
-                kind = value
-            elif name == _ATTRIBUTES:
-                attributes = value
-            elif name == b"content-encoding":
-                encoding = value
-        lines = b"x-Amzn-Invoked-Production-Variant: %b\r\nx-amzn-RequestId: %b\r\n" % (variant.encode(), request_id)
-        if attributes is not None:
-            lines += b"X-Amzn-SageMaker-Custom-Attributes: %b\r\n" % attributes
-        return self._head(status, lines, length, kind, encoding)
+        named = answer.named
+        lines = b"x-Amzn-Invoked-Production-Variant: %b\r\nx-amzn-RequestId: %b\r\n" % (variant, request_id)
+        if _ATTRIBUTES in named:
+            lines += b"X-Amzn-SageMaker-Custom-Attributes: %b\r\n" % named[_ATTRIBUTES]
+        length = named.get(b"content-length")
+        return self._head(
+            answer.status,
+            lines,
+            int(length) if length is not None else None,
+            named.get(_TYPE),
+            named.get(b"content-encoding"),
+        )
 
     def _head(self, status: int, lines: bytes, length: int | None, kind: bytes | None, encoding: bytes | None) -> Head:
         if encoding is not None:
@@ -101,8 +100,8 @@ class Invoke:
             return Head(status, lines, length, False)
         return Head(status, lines + b"Content-Type: %b\r\n" % kind, length, kind.startswith(b"text/event-stream"))
 
-    def answer_part(self, data: bytes) -> bytes:
-        return data
+    def answer_parts(self, parts: Sequence[bytes]) -> bytes:
+        return b"".join(parts)
 
     def answer_whole(self, status: int, body: bytes, whole: bool, context: Context) -> Answer:
         original = body.decode("utf-8", "replace")[:MESSAGE_CHARACTERS_MAX]
@@ -136,8 +135,8 @@ class InvokeWithResponseStream(Invoke):
             lines += b"X-Amzn-SageMaker-Content-Type: %b\r\n" % kind
         return Head(200, lines + b"Content-Type: application/vnd.amazon.eventstream\r\n", None, True)
 
-    def answer_part(self, data: bytes) -> bytes:
-        return event_stream.payload_part(data)
+    def answer_parts(self, parts: Sequence[bytes]) -> bytes:
+        return b"".join(map(event_stream.payload_part, parts))
 
     def broken_part(self, message: str, timed_out: bool, before: bytes) -> tuple[bytes, bool]:
         code = "ModelInvocationTimeExceeded" if timed_out else "StreamBroken"

@@ -8,14 +8,18 @@ from dataplane.routing.instance_order import RANKS, InstanceOrder
 class VariantRoutes:
     """One variant with what each request needs of it."""
 
-    __slots__ = ("addresses", "host_authorization", "instances", "name", "number_of", "numbers", "order", "positions",
-                 "prefix_length", "strategy", "threshold", "weight")  # fmt: skip
+    __slots__ = ("addresses", "host_authorization", "instances", "is_long", "label", "name", "number_of", "numbers",
+                 "order", "positions", "prefix_length", "strategy", "strategy_name", "threshold",
+                 "weight")  # fmt: skip
 
     def __init__(self, variant: Variant, before: "VariantRoutes | None" = None) -> None:
         """``before``: the variant of that name in the last table; of the same instances, its order is kept."""
         self.name = variant.name
+        self.label = variant.name.encode()
+        """The name for a header."""
         self.weight = variant.weight
         self.strategy: Strategy = variant.strategy
+        self.strategy_name: str = variant.strategy.value
         self.prefix_length = variant.prefix_length or 0
         self.threshold = variant.concurrency_threshold or 0
         self.host_authorization = variant.host_authorization
@@ -29,11 +33,8 @@ class VariantRoutes:
             self.order: InstanceOrder = before.order
         else:
             self.order = InstanceOrder([instance.identity for instance in variant.instances], self.numbers)
-
-    @property
-    def is_long(self) -> bool:
+        self.is_long = len(self.numbers) > RANKS
         """Whether the first ranks are not all of them."""
-        return len(self.numbers) > RANKS
 
 
 class EndpointRoutes:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from http import HTTPStatus
 
+from msgspec import Struct
+
 Headers = list[tuple[bytes, bytes]]
 """Names in lower case, values as received, in order, repetitions kept."""
 
@@ -21,62 +23,72 @@ HOP_BY_HOP = frozenset(
 )
 """RFC 9110, 7.6.1. Content-Length is framing too and always set anew."""
 
+BODILESS = frozenset((204, 304))
+"""Statuses whose answers end with their head (RFC 9112, 6.3)."""
+
 _OFFER = frozenset((b"upgrade", b"connection", b"http2-settings"))
 _STATUS_LINES = {s.value: b"HTTP/1.1 %d %b\r\n" % (s.value, s.phrase.encode()) for s in HTTPStatus}
 
 
-class Request:
+class Request(Struct, eq=False):
     """One complete request of a client."""
 
-    __slots__ = ("body", "headers", "keep_alive", "method", "minor", "received_at", "target")
-
-    def __init__(self) -> None:
-        self.method = b""
-        self.target = b""
-        self.minor = 1
-        self.headers: Headers = []
-        self.body = b""
-        self.keep_alive = True
-        self.received_at = 0.0
+    target: bytes = b""
+    method: bytes = b""
+    minor: int = 1
+    headers: dict[bytes, bytes] = {}
+    """The first value of each, by its name in lower case."""
+    repeated: Headers = []
+    """Further values of names that came more than once."""
+    body: bytes = b""
+    keep_alive: bool = True
+    received_at: float = 0.0
 
     def header(self, name: bytes) -> bytes | None:
         """Return the first value of a header, or None."""
-        for known, value in self.headers:
-            if known == name:
-                return value
-        return None
+        return self.headers.get(name)
 
     def header_values(self, name: bytes) -> list[bytes]:
-        return [value for known, value in self.headers if known == name]
+        return [value for known, value in self.all_headers() if known == name]
+
+    def all_headers(self) -> Headers:
+        """Return every header, repetitions in their order behind the first values."""
+        return [*self.headers.items(), *self.repeated]
 
 
-def head_fault(version: str, headers: Headers) -> str | None:
+def head_fault(version: str, request: Request) -> str | None:
     """Return why a head is refused that the parser takes, or None: what two readers might cut or send differently.
 
     RFC 9112: one Host (3.2), no coding below HTTP/1.1 (6.1). Other codings than chunked would have to be undone here.
     """
-    hosts = 0
-    coding: bytes | None = None
-    for name, value in headers:
-        if name == b"host":
-            hosts += 1
-        elif name == b"transfer-encoding":
-            coding = value if coding is None else b"%b, %b" % (coding, value)
     if version not in ("1.1", "1.0"):
         return f"HTTP/{version} is not spoken here, HTTP/1.1 is"
-    if hosts > 1:
-        return "more than one Host"
+    coding = request.headers.get(b"transfer-encoding")
     if coding is not None and (version == "1.0" or coding.lower() != b"chunked"):
         return "Transfer-Encoding must be chunked alone, in HTTP/1.1"
+    for name, _ in request.repeated:
+        if name == b"host":
+            return "more than one Host"
+        if name == b"transfer-encoding":
+            return "more than one Transfer-Encoding"
     return None
 
 
 def without_offer(offer: Request) -> bytes:
     """Return the head of a request that offered to switch protocols, without the offer."""
-    kept = [(name, value) for name, value in offer.headers if name not in _OFFER]
+    kept = [header for header in offer.all_headers() if header[0] not in _OFFER]
     if not offer.keep_alive:
         kept.append((b"connection", b"close"))
     return b"%b %b HTTP/1.%d\r\n%b\r\n" % (offer.method, offer.target, offer.minor, write_headers(kept))
+
+
+class AnswerHead(Struct, eq=False):
+    """Status and headers of a host's answer."""
+
+    status: int
+    headers: Headers
+    named: dict[bytes, bytes]
+    """The last value of each, by name."""
 
 
 def status_line(status: int) -> bytes:

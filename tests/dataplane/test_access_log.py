@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from dataplane import access_log
-from dataplane.access_log import AccessLog, Line
+from dataplane.access_log import AccessLog, Line, milliseconds
 from tests.waiting import wait_until
 
 
@@ -64,6 +64,10 @@ def test_lines_are_written_soon_without_a_stop() -> None:
     log.write(line())
     wait_until(lambda: stream.getvalue(), 2.0)
     log.stop()
+
+
+def test_times_are_told_to_the_microsecond() -> None:
+    assert [milliseconds(seconds) for seconds in (0.0, 1e-6, 0.0123456, 1.5)] == [0.0, 0.001, 12.346, 1500.0]
 
 
 class Stuck(io.StringIO):

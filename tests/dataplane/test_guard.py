@@ -30,10 +30,12 @@ def guard(*principals: Principal, moment: float = NOW) -> Guard:
 
 
 def request(signed: Signed) -> Request:
-    found = Request()
-    found.method, found.target, found.headers, found.body = (
-        signed.method, signed.target, list(signed.headers), signed.body
-    )  # fmt: skip
+    found = Request(signed.target, signed.method, body=signed.body)
+    for name, value in signed.headers:
+        if name in found.headers:
+            found.repeated.append((name, value))
+        else:
+            found.headers[name] = value
     return found
 
 

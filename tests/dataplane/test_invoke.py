@@ -30,12 +30,13 @@ from dataplane.host_credentials import HostCredentials
 from dataplane.invoke import Exchange
 from dataplane.metrics import Metrics
 from dataplane.parts import Parts
+from dataplane.record import Record
 from dataplane.routing.admission import Outcome
 from dataplane.routing.retry import BUDGET_SHARE
 from dataplane.routing.routes import Routes
 from dataplane.state.budget import RetryBudget
 from dataplane.state.health import FAILURES_MAX, Health
-from dataplane.wire.http import Headers, Request
+from dataplane.wire.http import AnswerHead, Headers, Request
 from tests.dataplane.test_metrics import read
 from tests.dataplane.wire.transport import ManualLoop
 
@@ -224,11 +225,11 @@ class Play:
             None,  # type: ignore[arg-type]  # limits stand before the request, not in it
             self.metrics,
             self.log,
+            Record(self.metrics, self.log, self.health),
             self.exchanges,
             random.Random(5),
         )
-        request = Request()
-        request.body, request.received_at = body, monotonic()
+        request = Request(body=body, received_at=monotonic())
         self.call = self._call(api, request)
         self.exchange = Exchange(self.parts, self.client, request, self.call, request_id)
 
@@ -242,6 +243,9 @@ class Play:
     def begin(self) -> "Play":
         self.exchange.begin(self.routes)
         return self
+
+    def head(self, status: int, headers: Headers) -> None:
+        self.exchange.host_head(AnswerHead(status, headers, dict(headers)))
 
     def delivered(self) -> Host:
         """Go on until the request is with a host."""
@@ -305,9 +309,9 @@ def take(play: Play, step: str, draw: int, seen: dict[str, bool]) -> None:
         play.refuse()
     elif host is not None and step == "head" and not seen["head"]:
         seen["head"] = True
-        exchange.host_head([200, 200, 204, 301, 404, 429, 500, 503][draw % 8], EVENTS if draw % 2 else JSON)
+        play.head([200, 200, 204, 301, 404, 429, 500, 503][draw % 8], EVENTS if draw % 2 else JSON)
     elif host is not None and step == "body" and seen["head"]:
-        exchange.host_body(b"x" * (40_000 if draw == 9 else 4))
+        exchange.host_body([b"x" * (40_000 if draw == 9 else 4)] * (draw % 3 + 1))
         if host.state == "asked":
             exchange.host_pause()
     elif host is not None and step == "done" and seen["head"]:
@@ -455,7 +459,7 @@ def test_a_refused_connection_goes_to_another_instance_and_its_count_with_it() -
     assert first not in play.in_flight.waiting[0].numbers
     play.delivered()
     assert read(play.metrics)["retries_total", ("e",)] == 1
-    play.exchange.host_head(200, JSON)
+    play.head(200, JSON)
     play.exchange.host_done()
     assert (play.client.status, play.client.end) == (200, "finish")
 
@@ -502,10 +506,10 @@ def host_identity(host: Host) -> str:
 def test_parts_go_on_as_they_come() -> None:
     play = Play("chat").begin()
     play.delivered()
-    play.exchange.host_head(200, EVENTS)
+    play.head(200, EVENTS)
     assert play.client.status == 200
     for part in (b"data: a\n\n", b"data: b\n\n"):
-        play.exchange.host_body(part)
+        play.exchange.host_body([part])
         assert play.client.body.endswith(part)
     play.exchange.host_done()
     assert play.client.end == "finish"
@@ -516,10 +520,10 @@ def test_parts_go_on_as_they_come() -> None:
 def test_an_error_answer_of_a_host_is_read_whole_first() -> None:
     play = Play().begin()
     play.delivered()
-    play.exchange.host_head(500, JSON)
-    play.exchange.host_body(b"no ")
+    play.head(500, JSON)
+    play.exchange.host_body([b"no "])
     assert not play.client.status
-    play.exchange.host_body(b"luck")
+    play.exchange.host_body([b"luck"])
     play.exchange.host_done()
     assert (play.client.status, play.client.end) == (424, "respond")
     assert json.loads(play.client.body)["OriginalMessage"] == "no luck"
@@ -529,10 +533,10 @@ def test_an_error_answer_of_a_host_is_read_whole_first() -> None:
 def test_an_error_answer_without_end_is_not_read_on() -> None:
     play = Play().begin()
     host = play.delivered()
-    play.exchange.host_head(500, JSON)
+    play.head(500, JSON)
     for _ in range(10):
         if host.state == "asked":
-            play.exchange.host_body(b"x" * 10_000)
+            play.exchange.host_body([b"x" * 10_000])
     assert host.state == "cancelled"
     assert "could not load the entire response body" in json.loads(play.client.body)["Message"]
 
@@ -541,8 +545,8 @@ def test_an_error_answer_without_end_is_not_read_on() -> None:
 def test_a_stream_that_breaks_is_never_taken_for_a_whole_one(api: str, end: str) -> None:
     play = Play(api).begin()
     host = play.delivered()
-    play.exchange.host_head(200, EVENTS)
-    play.exchange.host_body(b"data: half")
+    play.head(200, EVENTS)
+    play.exchange.host_body([b"data: half"])
     host.state = "failed"
     play.exchange.host_failed(Failure.BROKEN, "it ended")
     assert play.client.end == end
@@ -568,7 +572,7 @@ def test_what_an_answer_says_about_a_host(status: int, sets_aside: bool, clears:
     identity = host_identity(play.delivered())
     for _ in range(FAILURES_MAX - 1):
         play.health.failed(identity, 0.0)
-    play.exchange.host_head(status, JSON)
+    play.head(status, JSON)
     assert (play.health.out == {identity}) == sets_aside
     assert (not sets_aside and not play.health.failed(identity, 0.0)) == clears
 
@@ -597,7 +601,7 @@ def test_each_wait_has_its_limit(api: str, is_begun: bool, headers: Headers, lim
     play = Play(api).begin()
     host = play.delivered()
     if is_begun:
-        play.exchange.host_head(200, headers)
+        play.head(200, headers)
     now = monotonic()
     play.exchange.check(now + limit - 0.5)
     assert host.state == "asked"
@@ -609,8 +613,8 @@ def test_each_wait_has_its_limit(api: str, is_begun: bool, headers: Headers, lim
 def test_a_stream_ends_at_its_limit_though_parts_keep_coming() -> None:
     play = Play("stream").begin()
     host = play.delivered()
-    play.exchange.host_head(200, EVENTS)
-    play.exchange.host_body(b"x")
+    play.head(200, EVENTS)
+    play.exchange.host_body([b"x"])
     play.exchange.check(monotonic() + SETTINGS.stream_timeout_seconds + 0.5)
     assert host.state == "cancelled"
     assert b"ModelInvocationTimeExceeded" in play.client.body
@@ -619,7 +623,7 @@ def test_a_stream_ends_at_its_limit_though_parts_keep_coming() -> None:
 def test_a_client_that_does_not_read_is_not_the_hosts_silence() -> None:
     play = Play("stream").begin()
     host = play.delivered()
-    play.exchange.host_head(200, EVENTS)
+    play.head(200, EVENTS)
     play.exchange.pause()
     play.exchange.check(monotonic() + SETTINGS.idle_timeout_seconds + 1)
     assert host.state == "asked"
@@ -642,7 +646,7 @@ def test_a_client_that_leaves_takes_its_request_along(phase: str) -> None:
     if phase in ("asked", "streaming"):
         play.connect()
     if phase == "streaming":
-        play.exchange.host_head(200, EVENTS)
+        play.head(200, EVENTS)
     play.exchange.client_gone()
     if phase == "waiting":
         play.in_flight.grant()

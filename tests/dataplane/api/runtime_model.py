@@ -10,7 +10,7 @@ from botocore.model import OperationModel, ServiceModel
 from botocore.parsers import create_parser
 
 from dataplane.api.faults import Answer
-from dataplane.wire.http import Request
+from dataplane.wire.http import AnswerHead, Headers, Request
 
 MODEL = ServiceModel(botocore.loaders.Loader().load_service_model("sagemaker-runtime", "service-2"))
 PARSER = create_parser("rest-json")
@@ -32,10 +32,19 @@ def header_members(name: str) -> dict[str, tuple[str, Any]]:
 
 def request(*headers: tuple[str, bytes], body: bytes = b"{}", target: bytes = b"/") -> Request:
     """Return a request as the wire hands it on."""
-    made = Request()
-    made.method, made.target, made.body = b"POST", target, body
-    made.headers = [(name.lower().encode(), value) for name, value in headers]
+    made = Request(method=b"POST", target=target, body=body)
+    for title, value in headers:
+        name = title.lower().encode()
+        if name in made.headers:
+            made.repeated.append((name, value))
+        else:
+            made.headers[name] = value
     return made
+
+
+def answer(status: int, headers: Headers) -> AnswerHead:
+    """Return the head of a host's answer as the wire hands it on."""
+    return AnswerHead(status, headers, dict(headers))
 
 
 def lines(data: bytes) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from dataplane.api import faults
 from dataplane.api.call import Context
 from dataplane.api.chat import ChatCompletions
 from dataplane.api.faults import Refused
-from tests.dataplane.api.runtime_model import lines, request
+from tests.dataplane.api.runtime_model import answer, lines, request
 
 CHAT = ChatCompletions()
 CONTEXT = Context("123456789012", "eu-west-1", "my-endpoint", "v1")
@@ -88,6 +88,11 @@ def test_a_host_sees_harmless_headers_only() -> None:
     }
 
 
+def test_a_header_that_came_in_several_lines_goes_on_in_as_many() -> None:
+    call = CHAT.read(request(("tracestate", b"a=1"), ("Accept", b"a"), ("tracestate", b"b=2"), body=BODY), "e")
+    assert sorted(lines(call.headers)) == [("Accept", "a"), ("tracestate", "a=1"), ("tracestate", "b=2")]
+
+
 def test_a_component_is_named_in_the_path() -> None:
     with pytest.raises(Refused, match="X-Amzn-SageMaker-Inference-Component header is not allowed") as caught:
         CHAT.read(request(("X-Amzn-SageMaker-Inference-Component", b"c"), body=BODY), "e")
@@ -105,7 +110,7 @@ def test_a_bad_variant_is_refused() -> None:
 @pytest.mark.parametrize("status", [200, 201, 204, 304, 400, 401, 404, 422, 429, 500, 503])
 def test_answers_pass_with_their_status_and_headers(status: int) -> None:
     """Errors of the host are in OpenAI's form already; of the headers only framing stays here."""
-    head = CHAT.answer_head(
+    found = answer(
         status,
         [
             (b"content-type", b"application/json"),
@@ -121,9 +126,8 @@ def test_answers_pass_with_their_status_and_headers(status: int) -> None:
             (b"transfer-encoding", b"chunked"),
             (b"location", b"http://10.0.0.1/"),
         ],
-        "v1",
-        b"id-7",
     )
+    head = CHAT.answer_head(found, b"v1", b"id-7")
     assert head is not None
     assert (head.status, head.content_length, head.is_stream) == (status, 17, False)
     assert lines(head.headers) == [
@@ -139,8 +143,16 @@ def test_answers_pass_with_their_status_and_headers(status: int) -> None:
     ]
 
 
+def test_what_a_host_declares_its_connections_own_stays_here() -> None:
+    """However many lines it takes for that (RFC 9110, 7.6.1)."""
+    own = [(b"connection", b"X-A, x-b"), (b"x-a", b"1"), (b"x-b", b"2"), (b"x-c", b"3"), (b"connection", b"close")]
+    head = CHAT.answer_head(answer(200, own), b"v1", b"id")
+    assert head is not None
+    assert [name for name, _ in lines(head.headers) if name.startswith("x-") and len(name) == 3] == ["x-c"]
+
+
 def test_a_hosts_own_request_id_is_kept() -> None:
-    head = CHAT.answer_head(200, [(b"x-request-id", b"theirs")], "v1", b"ours")
+    head = CHAT.answer_head(answer(200, [(b"x-request-id", b"theirs")]), b"v1", b"ours")
     assert head is not None
     found = lines(head.headers)
     assert [value for name, value in found if name == "x-request-id"] == ["theirs"]
@@ -148,12 +160,12 @@ def test_a_hosts_own_request_id_is_kept() -> None:
 
 
 def test_a_stream_is_not_held_back_by_proxies() -> None:
-    head = CHAT.answer_head(200, [(b"content-type", b"text/event-stream; charset=utf-8")], "v1", b"id")
+    head = CHAT.answer_head(answer(200, [(b"content-type", b"text/event-stream; charset=utf-8")]), b"v1", b"id")
     assert head is not None
     assert head.is_stream
     assert {("cache-control", "no-cache"), ("x-accel-buffering", "no")} <= set(lines(head.headers))
     own = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"yes")]
-    head = CHAT.answer_head(200, own, "v1", b"id")
+    head = CHAT.answer_head(answer(200, own), b"v1", b"id")
     assert head is not None
     assert dict(lines(head.headers))["cache-control"] == "no-store"
     assert [name for name, _ in lines(head.headers)].count("x-accel-buffering") == 1
@@ -162,17 +174,18 @@ def test_a_stream_is_not_held_back_by_proxies() -> None:
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 def test_a_redirect_is_not_followed_and_points_nowhere(status: int) -> None:
     """Where it points may be inside."""
-    assert CHAT.answer_head(status, [(b"location", b"http://10.0.0.1/")], "v1", b"id") is None
-    answer = CHAT.answer_whole(status, b"see http://10.0.0.1/", True, CONTEXT)
-    assert answer[0] == 502
-    assert b"10.0.0.1" not in answer[2]
-    assert json.loads(answer[2])["error"]["code"] == "model_error"
+    assert CHAT.answer_head(answer(status, [(b"location", b"http://10.0.0.1/")]), b"v1", b"id") is None
+    said = CHAT.answer_whole(status, b"see http://10.0.0.1/", True, CONTEXT)
+    assert said[0] == 502
+    assert b"10.0.0.1" not in said[2]
+    assert json.loads(said[2])["error"]["code"] == "model_error"
 
 
 def test_bodies_pass_byte_for_byte() -> None:
     """Comments, odd fields and half events too."""
     for part in (b": keep-alive\n\n", b"event: x\r\nid: 1\r\ndata: {", b'"a": 1}\n\n', b"data: [DONE]\n\n"):
-        assert CHAT.answer_part(part) == part
+        assert CHAT.answer_parts([part]) == part
+    assert CHAT.answer_parts([b"a", b"b"]) == b"ab"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataplane.api import faults, native
 from dataplane.api.call import Context
 from dataplane.api.faults import Refused
 from dataplane.api.native import MESSAGE_CHARACTERS_MAX, Invoke, InvokeWithResponseStream
-from tests.dataplane.api.runtime_model import MODEL, header_members, lines, operation, parsed_error, request
+from tests.dataplane.api.runtime_model import MODEL, answer, header_members, lines, operation, parsed_error, request
 
 APIS = {"InvokeEndpoint": Invoke(), "InvokeEndpointWithResponseStream": InvokeWithResponseStream()}
 MEMBERS = [(name, member) for name in APIS for member in header_members(name)]
@@ -132,7 +132,7 @@ HOST_HEADERS = [
 
 
 def test_an_answer_has_the_members_of_the_output_shape() -> None:
-    head = INVOKE.answer_head(200, HOST_HEADERS, "v1", b"id-7")
+    head = INVOKE.answer_head(answer(200, HOST_HEADERS), b"v1", b"id-7")
     assert head is not None
     assert (head.status, head.content_length, head.is_stream) == (200, 12, False)
     assert dict(lines(head.headers)) == {
@@ -147,7 +147,8 @@ def test_an_answer_has_the_members_of_the_output_shape() -> None:
 
 
 def test_a_stream_is_wrapped_whatever_the_host_answered() -> None:
-    head = STREAM.answer_head(200, [(b"content-type", b"text/event-stream"), (b"content-length", b"5")], "v1", b"id-7")
+    said = answer(200, [(b"content-type", b"text/event-stream"), (b"content-length", b"5")])
+    head = STREAM.answer_head(said, b"v1", b"id-7")
     assert head is not None
     assert (head.status, head.content_length, head.is_stream) == (200, None, True)
     found = lines(head.headers)
@@ -170,7 +171,7 @@ def test_a_stream_has_one_content_type_whatever_others_say(
     host_headers: list[tuple[bytes, bytes]], request_id: bytes
 ) -> None:
     """A client's request id and a host's attributes are data; they must not be taken for headers."""
-    head = STREAM.answer_head(200, host_headers, "v1", request_id)
+    head = STREAM.answer_head(answer(200, host_headers), b"v1", request_id)
     assert head is not None
     found = lines(head.headers)
     assert [value for name, value in found if name == "Content-Type"] == ["application/vnd.amazon.eventstream"]
@@ -183,13 +184,13 @@ def test_a_stream_has_one_content_type_whatever_others_say(
 
 def test_frames_are_not_said_to_be_compressed() -> None:
     """The host's parts may be; the frames around them are not, and a client would unpack those."""
-    head = STREAM.answer_head(200, [(b"content-encoding", b"gzip")], "v1", b"id")
+    head = STREAM.answer_head(answer(200, [(b"content-encoding", b"gzip")]), b"v1", b"id")
     assert head is not None
     assert "content-encoding" not in [name.lower() for name, _ in lines(head.headers)]
 
 
 def test_an_event_stream_of_the_host_is_known_for_one() -> None:
-    head = INVOKE.answer_head(200, [(b"content-type", b"text/event-stream; charset=utf-8")], "v1", b"id")
+    head = INVOKE.answer_head(answer(200, [(b"content-type", b"text/event-stream; charset=utf-8")]), b"v1", b"id")
     assert head is not None
     assert head.is_stream
 
@@ -199,10 +200,10 @@ def test_an_event_stream_of_the_host_is_known_for_one() -> None:
 def test_any_status_but_2xx_is_read_whole_and_becomes_a_model_error(name: str, status: int) -> None:
     """A redirect is not followed, a 404 of the model is not one of ours."""
     api = APIS[name]
-    assert api.answer_head(status, [], "v1", b"id") is None
-    answer = api.answer_whole(status, b'{"detail": "no"}', True, CONTEXT)
-    found = parsed_error(answer, name)
-    assert answer[0] == 424
+    assert api.answer_head(answer(status, []), b"v1", b"id") is None
+    said = api.answer_whole(status, b'{"detail": "no"}', True, CONTEXT)
+    found = parsed_error(said, name)
+    assert said[0] == 424
     assert found["Error"]["Code"] == "ModelError"
     assert (found["OriginalStatusCode"], found["OriginalMessage"]) == (status, '{"detail": "no"}')
     assert found["LogStreamArn"] == "arn:aws:logs:eu-west-1:123456789012:log-group:/aws/sagemaker/Endpoints/my-endpoint"
@@ -244,7 +245,7 @@ def test_other_failures_are_said_as_they_are() -> None:
 
 
 def test_bodies_pass_unchanged() -> None:
-    assert INVOKE.answer_part(b"\x00bytes") == b"\x00bytes"
+    assert INVOKE.answer_parts([b"\x00by", b"tes"]) == b"\x00bytes"
     assert INVOKE.broken_part("x", True, b"before") == (b"", False), "only the missing rest can tell"
 
 

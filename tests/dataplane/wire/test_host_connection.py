@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dataplane.host import Failure
 from dataplane.wire.host_connection import HEAD_BYTES_MAX, READ_BYTES, HostConnection
-from dataplane.wire.http import Headers
+from dataplane.wire.http import AnswerHead, Headers
 from tests.dataplane.wire.transport import ManualLoop, ManualTransport
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -29,17 +29,18 @@ class Exchange:
     parts: int = 0
     pauses: int = 0
 
-    def host_head(self, status: int, headers: Headers) -> None:
+    def host_head(self, head: AnswerHead) -> None:
         assert not self.status
         assert not self.ends
-        self.status, self.headers = status, headers
+        assert head.named == dict(head.headers)
+        self.status, self.headers = head.status, head.headers
 
-    def host_body(self, data: bytes) -> None:
+    def host_body(self, parts: list[bytes]) -> None:
         assert self.status
         assert not self.ends
-        assert data
-        self.body += data
-        self.parts += 1
+        assert all(parts)
+        self.body += b"".join(parts)
+        self.parts += len(parts)
 
     def host_pause(self) -> None:
         assert not self.ends
@@ -179,7 +180,7 @@ def test_what_came_in_one_read_is_handed_on_and_said_to_be_all(host: Host) -> No
     """So that it leaves in one write."""
     exchange = host.ask()
     host.say(OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n2\r\nbc\r\n")
-    assert (exchange.body, exchange.pauses) == (b"abc", 1)
+    assert (exchange.body, exchange.parts, exchange.pauses) == (b"abc", 2, 1)
     host.say(b"1\r\nd\r\n")
     assert (exchange.body, exchange.pauses) == (b"abcd", 2)
 
@@ -221,6 +222,14 @@ def test_bytes_after_the_answer_end_the_connection_not_the_answer(host: Host) ->
     """They can belong to nobody, and the next exchange must not get them."""
     exchange = host.ask()
     host.say(WHOLE + b"surplus")
+    assert (exchange.body, exchange.ends) == (b"hi", ["done"])
+    assert host.owner.told == ["retired"]
+
+
+def test_the_beginning_of_a_second_answer_is_nobodys(host: Host) -> None:
+    """It would be taken for the beginning of the next one."""
+    exchange = host.ask()
+    host.say(WHOLE + OK + b"X-Left: ")
     assert (exchange.body, exchange.ends) == (b"hi", ["done"])
     assert host.owner.told == ["retired"]
 
@@ -341,6 +350,15 @@ def test_a_head_is_limited_while_it_comes(host: Host) -> None:
     assert exchange.failure is Failure.MALFORMED
 
 
+def test_a_short_head_may_come_with_a_long_piece_of_its_body(host: Host) -> None:
+    exchange = host.ask()
+    host.say(OK + b"X: %b" % (b"x" * 9_000))
+    rest = b"\r\nContent-Length: 65000\r\n\r\n"
+    host.say(rest + b"x" * (READ_BYTES - len(rest)))
+    host.say(b"x" * (65_000 - READ_BYTES + len(rest)))
+    assert (exchange.ends, len(exchange.body)) == (["done"], 65_000)
+
+
 def test_heads_are_limited_one_by_one(host: Host) -> None:
     for _ in range(20):
         exchange = host.ask()
@@ -387,15 +405,28 @@ def test_a_cancelled_exchange_hears_no_more(host: Host) -> None:
 
 def test_an_exchange_may_cancel_from_within_its_answer(host: Host) -> None:
     class Cancelling(Exchange):
-        def host_body(self, data: bytes) -> None:
-            super().host_body(data)
+        def host_body(self, parts: list[bytes]) -> None:
+            super().host_body(parts)
             host.connection.cancel()
 
     exchange = Cancelling()
     host.connection.send(exchange, b"GET / HTTP/1.1\r\n\r\n", b"")
     host.say(OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n1\r\nb\r\n0\r\n\r\n")
-    assert (exchange.body, exchange.ends) == (b"a", [])
-    assert host.owner.told[-1] == "retired"
+    assert (exchange.body, exchange.ends) == (b"ab", [])
+    assert host.owner.told == ["retired"], "what a cancelled connection still brought makes it no idle one"
+
+
+def test_an_exchange_may_cancel_at_the_head(host: Host) -> None:
+    class Cancelling(Exchange):
+        def host_head(self, head: AnswerHead) -> None:
+            super().host_head(head)
+            host.connection.cancel()
+
+    exchange = Cancelling()
+    host.connection.send(exchange, b"GET / HTTP/1.1\r\n\r\n", b"")
+    host.say(WHOLE)
+    assert (exchange.status, exchange.body, exchange.ends) == (200, b"", [])
+    assert host.owner.told == ["retired"]
 
 
 def test_a_host_is_read_no_faster_than_the_client_reads(host: Host) -> None:

@@ -32,12 +32,12 @@ def test_chunks_give_back_the_body(parts: list[bytes]) -> None:
 
 
 def test_headers_are_found_by_their_lower_case_name() -> None:
-    request = Request()
-    request.headers = [(b"a", b"1"), (b"b", b"2"), (b"a", b"3")]
+    request = Request(headers={b"a": b"1", b"b": b"2"}, repeated=[(b"a", b"3")])
     assert request.header(b"a") == b"1"
     assert request.header_values(b"a") == [b"1", b"3"]
     assert request.header(b"c") is None
     assert request.header_values(b"c") == []
+    assert request.all_headers() == [(b"a", b"1"), (b"b", b"2"), (b"a", b"3")]
 
 
 def test_what_is_hop_by_hop_is_written_as_names_are_kept() -> None:

@@ -14,7 +14,7 @@ from contract.settings import Settings
 from dataplane.host import Address, Failure
 from dataplane.wire import pool as pool_module
 from dataplane.wire.host_connection import HostConnection
-from dataplane.wire.http import Headers
+from dataplane.wire.http import AnswerHead
 from dataplane.wire.pool import Pool
 from tests.fakes.certificates import Authority
 from tests.waiting import free_port, wait_until_async
@@ -50,8 +50,8 @@ class Exchange:
     def __init__(self) -> None:
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-    def host_head(self, status: int, headers: Headers) -> None: ...
-    def host_body(self, data: bytes) -> None: ...
+    def host_head(self, head: AnswerHead) -> None: ...
+    def host_body(self, parts: list[bytes]) -> None: ...
     def host_pause(self) -> None: ...
     def host_done(self) -> None:
         self.ended.set_result("done")
