@@ -226,6 +226,10 @@ def test_members_of_unusual_types_are_handed_on_as_sent() -> None:
         (b'{"messages": {"content": "x"}, "stream": 1}', "messages is required", "messages"),
         (b'{"messages": [{"content": "\xff"}]}', "not UTF-8: byte 27", None),
         (b'{"messages": [{"content": "\xed\xa0\x80"}]}', "not UTF-8", None),
+        ('{"messages": [{"content": "x"}]}'.encode("utf-16"), "not UTF-8", None),
+        ('{"messages": [{"content": "x"}]}'.encode("utf-16-le"), "not JSON", None),
+        ('{"messages": [{"content": "x"}]}'.encode("utf-32-be"), "not JSON", None),
+        (b'\xef\xbb\xbf\xef\xbb\xbf{"messages": []}', "not JSON", None),
     ],
 )
 def test_what_is_no_chat_request_is_refused(body: bytes, said: str, param: str | None) -> None:
