@@ -1,5 +1,6 @@
 """One window of load on one contender, and the interleaved rounds of windows."""
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -10,7 +11,7 @@ from statistics import median
 from benchmarks.errors import BenchmarkError
 from benchmarks.proxy.contenders import Contender, LeftOut
 from benchmarks.proxy.load import LOADS, Door, Load, believe, check
-from benchmarks.proxy.processes import Server
+from benchmarks.proxy.processes import Server, busy_seconds, own_seconds
 from benchmarks.proxy.stage import Stage
 
 DIRECT = "direct"
@@ -32,7 +33,7 @@ class Size:
     warm_seconds: float
 
 
-WHOLE, QUICK = Size(5, 0.8, 0.3), Size(1, 0.2, 0.1)
+WHOLE, QUICK = Size(5, 0.8, 0.3), Size(1, 0.3, 0.1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,8 @@ class Measured:
     """At the end, after all rounds."""
     idle_share: float = 0.0
     """Of their core, that all proxies together use while nobody sends: what waiting ones take from the one measured."""
+    others_share: float = 0.0
+    """Of the machine, that processes of others used during the rounds: rates and latencies need a quiet one."""
 
     def figure(self, cell: Cell, name: str) -> tuple[float, float, float]:
         """Return (median, least, most) over the rounds."""
@@ -138,6 +141,7 @@ def measure(stage: Stage, runners: list[Runner], loads: Sequence[Load], size: Si
         for runner in list(runners):
             window(runner, load, CONNECTIONS[-1], size.warm_seconds)
     found.idle_share = _idle_share(runners, size.seconds)
+    began, others = time.monotonic(), _others_seconds(stage, runners)
     for number in range(size.rounds):
         for load, connections in product(loads, CONNECTIONS):
             # Whoever comes first has the coldest core, so that each does at some time.
@@ -147,11 +151,18 @@ def measure(stage: Stage, runners: list[Runner], loads: Sequence[Load], size: Si
                     name = whose.contender.name if whose else DIRECT
                     found.samples.setdefault((name, load, connections), []).append(sample)
         say(f"round {number + 1} of {size.rounds}")
+    used = _others_seconds(stage, runners) - others
+    found.others_share = max(0.0, used / (time.monotonic() - began) / (os.cpu_count() or 1))
     for runner in runners:
         found.memory_bytes[runner.contender.name] = runner.server.memory_bytes()
         for load in loads:
             check(runner.contender.name, runner.door, load, next(turns))
     return found
+
+
+def _others_seconds(stage: Stage, runners: Sequence[Runner]) -> float:
+    ours = sum(runner.server.cpu_seconds() for runner in runners)
+    return busy_seconds() - ours - stage.hosts.cpu_seconds() - stage.redis_cpu_seconds() - own_seconds()
 
 
 def _idle_share(runners: Sequence[Runner], seconds: float) -> float:

@@ -112,6 +112,19 @@ def cpu_seconds(pid: int) -> float:
     return 0.0
 
 
+def busy_seconds() -> float:
+    """Return the CPU time of everybody on this machine so far, what the hypervisor took included."""
+    fields = Path("/proc/stat").read_text().splitlines()[0].split()
+    user, nice, system, _idle, _wait, irq, softirq, steal = map(int, fields[1:9])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def own_seconds() -> float:
+    """Return the CPU time so far of this process and of its children that have ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
 def memory_bytes(pid: int) -> int:
     """Return the resident set of a process; 0 once it has ended."""
     with suppress(OSError):

@@ -100,6 +100,7 @@ def _result(
         "hosts": f"{len(around.host_ports)}, in {around.host_kind}",
         "load": "wrk" if around.generator.wrk else "our own generator",
         "idle proxies, % of their core": round(100 * comparison.measured.idle_share, 1),
+        "others' share of the machine, %": round(100 * comparison.measured.others_share, 1),
         "instructions by": instructions.method() or "nothing",
     }
     return Result(

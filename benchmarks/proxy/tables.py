@@ -17,6 +17,8 @@ ADDED_MS_MAX, ADDED_NGINX_MAX = 0.35, 6.0
 """P50 at one connection, JSON 2 KB: so much, or so many times nginx's own, whichever is larger."""
 Counted = dict[str, dict[Load, float]]
 """Instructions a request, by contender."""
+OTHERS_SHARE_MAX = 0.05
+SHARED = "Others used {} % of the machine meanwhile: rates and latencies are theirs, too; CPU and ratios hold roughly."
 SPREAD = "Median of the rounds and, in brackets, the least and the most."
 
 
@@ -140,9 +142,10 @@ class Comparison:
 
     def findings(self) -> list[str]:
         """Return what the figures say of the product's targets."""
+        others = self.measured.others_share
+        said = [SHARED.format(round(100 * others))] if others > OTHERS_SHARE_MAX else []
         if PRODUCT not in self.names:
-            return []
-        said = []
+            return said
         for load in self.loads:
             if NGINX in self.names:
                 ratio, most = self.measured.ratio(PRODUCT, NGINX, load, MANY), NGINX_RATIO_MAX[load]

@@ -6,7 +6,17 @@ from pathlib import Path
 import pytest
 
 from benchmarks.errors import BenchmarkError
-from benchmarks.proxy.processes import Cores, Server, accepts, cpu_seconds, free_port, memory_bytes, on_core
+from benchmarks.proxy.processes import (
+    Cores,
+    Server,
+    accepts,
+    busy_seconds,
+    cpu_seconds,
+    free_port,
+    memory_bytes,
+    on_core,
+    own_seconds,
+)
 from tests.waiting import wait_until
 
 BUSY = """
@@ -115,3 +125,12 @@ def test_a_free_port_accepts_nobody() -> None:
     started = time.monotonic()
     assert not accepts(free_port())
     assert time.monotonic() - started < 5
+
+
+def test_everybody_is_busier_than_we_are() -> None:
+    everybody, ours = busy_seconds(), own_seconds()
+    end = time.process_time() + 0.2
+    while time.process_time() < end:
+        pass
+    assert own_seconds() - ours >= 0.19
+    assert busy_seconds() - everybody >= 0.15

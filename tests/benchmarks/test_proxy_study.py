@@ -73,6 +73,7 @@ def test_rounds_measure_each_in_turn(around: Stage) -> None:
         assert all(sample.rate > 0 and sample.cpu_us < 50 for sample in samples)
     assert measured.memory_bytes["right"] > 1e6
     assert 0 <= measured.idle_share < 0.2
+    assert 0 <= measured.others_share < 1
 
 
 def test_a_router_that_begins_to_fail_is_taken_out_and_the_rest_goes_on(

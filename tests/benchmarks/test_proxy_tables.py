@@ -120,3 +120,10 @@ def test_records_have_every_measurement() -> None:
     assert one["cpu_us"] == [120.0, 60.0, 180.0]
     assert one["instructions"] == 22_500
     assert one["rss_mb"] == 50.0
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.04, False), (0.37, True)])
+def test_a_machine_that_was_shared_is_told_of(share: float, told: bool) -> None:
+    found = comparison(*ALL)
+    found.measured.others_share = share
+    assert any(said.startswith("Others used 37 % of the machine") for said in found.findings()) is told
