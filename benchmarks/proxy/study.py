@@ -1,6 +1,5 @@
 """The part ``proxy``: bring up all proxies, load them in turn, make the tables."""
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from benchmarks.proxy import instructions, measure
 from benchmarks.proxy.contenders import NGINX_PROXY, WARMROUTE, WITH_AUTH, Contender, LeftOut, nginx_version
 from benchmarks.proxy.load import LOADS, Load
 from benchmarks.proxy.measure import CONNECTIONS, Size
+from benchmarks.proxy.processes import own_seconds
 from benchmarks.proxy.routers import ROUTERS, WHEELS
 from benchmarks.proxy.stage import Stage, stage
 from benchmarks.proxy.tables import Comparison, Counted
@@ -35,7 +35,7 @@ class Choice:
 
 def run(*, quick: bool, say: Say, only: Sequence[str] = ()) -> Result:
     """Measure all, or ``only`` some programs, contenders and loads, by name. Raises BenchmarkError."""
-    started = time.process_time()
+    started = own_seconds()
     choice = choose(only, quick)
     size = measure.QUICK if quick else measure.WHOLE
     with stage() as around:
@@ -47,7 +47,7 @@ def run(*, quick: bool, say: Say, only: Sequence[str] = ()) -> Result:
         contenders = [runner.contender for runner in runners]
         counted = _count(around, contenders, choice.loads, say) if choice.has_instructions else {}
     comparison = Comparison(contenders, choice.loads, measured, counted)
-    return _result(around, comparison, size, quick, only, time.process_time() - started)
+    return _result(around, comparison, size, quick, only, own_seconds() - started)
 
 
 def choose(only: Sequence[str], quick: bool) -> Choice:
