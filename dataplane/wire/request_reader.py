@@ -67,9 +67,10 @@ class RequestReader:
         self._quiet_bytes += len(data)
         self._head_bytes_max += len(data)
         try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as offer:
-            self._decline(data[offer.args[0] :])
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as offer:
+                self._decline(memoryview(data)[offer.args[0] :])
         except httptools.HttpParserCallbackError as error:
             if not isinstance(error.__context__, Refusal):
                 raise
@@ -163,13 +164,23 @@ class RequestReader:
         if size > self._limits.body_bytes_max:
             raise Refusal(413, f"the request body is over the limit of {self._limits.body_bytes_max} bytes")
 
-    def _decline(self, rest: bytes) -> None:
-        """Go on without the offered upgrade (RFC 9110, 7.8); Java's HTTP client offers h2c with every request."""
-        offer, self._offer = self._offer, None
-        if offer is None or offer.method == b"CONNECT":
-            raise Refusal(400, "protocol upgrades are not supported")
-        self._parser = httptools.HttpRequestParser(self)
-        self.feed(without_offer(offer) + rest)
+    def _decline(self, rest: memoryview) -> None:
+        """Go on without the offered upgrade (RFC 9110, 7.8); Java's HTTP client offers h2c with every request.
+
+        A loop and a view: one read may hold thousands of offers.
+        """
+        while True:
+            offer, self._offer = self._offer, None
+            if offer is None or offer.method == b"CONNECT":
+                raise Refusal(400, "protocol upgrades are not supported")
+            self._parser = httptools.HttpRequestParser(self)
+            self._parser.feed_data(without_offer(offer))
+            try:
+                self._parser.feed_data(rest)
+            except httptools.HttpParserUpgrade as again:
+                rest = rest[again.args[0] :]
+            else:
+                return
 
 
 def _head_bytes(request: Request) -> int:

@@ -116,3 +116,11 @@ def test_what_ended_goes_at_once() -> None:
         assert held() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("count", [1, 2, 4_000])
+def test_any_number_of_offers_may_come_in_one_read(reader: RequestReader, count: int) -> None:
+    """Each is declined; thousands of them are a quarter of a megabyte."""
+    offer = GET.replace(b"Host: h", b"Connection: Upgrade\r\nUpgrade: h2c")
+    reader.feed(offer * count + GET)
+    assert [request.target for request in reader.requests] == [b"/a"] * (count + 1)
