@@ -3,7 +3,7 @@
 glibc learns from the first large block that is freed to keep blocks of that size on its heap (mallopt(3),
 M_MMAP_THRESHOLD). Bodies of megabytes among small, longer-lived blocks then leave a heap full of holes, which grows for
 as long as sizes vary. With a fixed threshold each large block is the system's own and goes back when it is freed, for
-some page faults more.
+some page faults more. What lies free between smaller blocks goes back when it is asked for.
 """
 
 import ctypes
@@ -13,9 +13,19 @@ LARGE_BYTES = 131_072
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
+_libc = ctypes.CDLL(None)
+
+
+def give_back_holes() -> None:
+    """Give back free pages in the middle of the heap: 0.1 ms for each MB of them, 0.1 ms where there are none."""
+    trim = getattr(_libc, "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
 def give_back_large_blocks() -> bool:
     """Set the thresholds of this process; return whether the C library has them. Others (musl) do so anyway."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    mallopt = getattr(_libc, "mallopt", None)
     if mallopt is None:
         return False
     return all(mallopt(which, LARGE_BYTES) == 1 for which in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD))

@@ -25,7 +25,7 @@ from dataplane.front import Front
 from dataplane.guard import Guard
 from dataplane.host import Address
 from dataplane.host_credentials import HostCredentials
-from dataplane.memory import give_back_large_blocks
+from dataplane.memory import give_back_holes, give_back_large_blocks
 from dataplane.metrics import Labels, Metrics
 from dataplane.parts import Parts
 from dataplane.probe import ping
@@ -47,6 +47,7 @@ logger = logging.getLogger(__name__)
 SWEEP_SECONDS = 0.1
 """Time limits are kept to within this."""
 _PUBLISH_EVERY = 10
+_GIVE_BACK_EVERY = 100
 DRAIN_TURN_SECONDS = 0.02
 SAY_EVERY_SECONDS = 5.0
 FRESH_SECONDS = 1.0
@@ -219,6 +220,8 @@ class Worker:
                 self._spawn(self._probe(identity))
             if turn % _PUBLISH_EVERY == 0:
                 self._gauge()
+            if turn % _GIVE_BACK_EVERY == 0:
+                give_back_holes()
 
     async def _probe(self, identity: str) -> None:
         routes = self.routes.current

@@ -7,7 +7,7 @@ MEGABYTE = 2**20
 PROGRAM = """
 import sys
 from pathlib import Path
-from dataplane.memory import give_back_large_blocks
+from dataplane.memory import give_back_holes, give_back_large_blocks
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
@@ -21,6 +21,9 @@ for _ in range(20):
     large = [bytearray(b"x") * 2**20 for _ in range(4)]
     small.append([bytearray(b"y") * 20_000 for _ in range(4)])
     del large
+if sys.argv[1] == "holes":
+    del small[:-1]
+    give_back_holes()
 print(resident() - before)
 """
 
@@ -31,3 +34,7 @@ def kept(how: str) -> int:
 
 def test_large_blocks_go_back_when_they_are_freed() -> None:
     assert kept("set") < 3 * MEGABYTE < kept("left as it is")
+
+
+def test_what_lies_free_between_others_goes_back_when_asked_for() -> None:
+    assert kept("holes") < MEGABYTE < kept("left as it is")
