@@ -294,9 +294,11 @@ class ClientConnection(asyncio.Protocol):
     def _refuse(self, answer: bytes) -> None:
         """Send ``answer``, take no more, and give the client time to read it: unread bytes would reset the answer."""
         assert self._transport is not None
+        reading, self._reader.reading = self._reader.reading, None
+        if reading is not None and reading.method == b"HEAD":
+            answer = answer[: answer.index(b"\r\n\r\n") + 4]
         self._refusal = None
         self._discarding = True
-        self._reader.reading = None
         self._transport.write(answer)
         if self._transport.can_write_eof():
             self._transport.write_eof()

@@ -482,6 +482,12 @@ def test_the_answer_to_head_has_no_body(client: Client) -> None:
     assert client.send(GET).endswith(b"/a")
 
 
+def test_the_refusal_of_head_has_no_body(client: Client) -> None:
+    """RFC 9110, 9.3.2. While its head is read, nobody knows that it is one."""
+    client.service.early = lambda request, length: b"HTTP/1.1 413 X\r\ncontent-length: 2\r\n\r\nno"
+    assert client.send(b"HEAD / HTTP/1.1\r\nContent-Length: 9\r\n\r\n").endswith(b"content-length: 2\r\n\r\n")
+
+
 def test_a_body_without_a_length_is_chunked(later: Client) -> None:
     later.send(GET)
     later.connection.start(200, b"x-a: 1\r\n", None)
