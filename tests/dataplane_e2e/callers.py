@@ -30,6 +30,8 @@ class Caller:
     principal: Principal
     access_key: AccessKey | None = None
     api_key: ApiKey | None = None
+    opened: list[Any] = field(default_factory=list, repr=False)
+    """Clients that were made for it; its maker closes them."""
 
     def sign(self, plane: DataPlane, target: str, body: bytes = b"", headers: Any = (), **given: Any) -> Signed:
         """Return a request of this moment, signed."""
@@ -51,7 +53,7 @@ class Caller:
     def boto(self, plane: DataPlane, **config: Any) -> Any:
         """Return a boto3 runtime client with this caller's keys that tries once."""
         assert self.access_key is not None
-        return boto3.client(
+        client = boto3.client(
             "sagemaker-runtime",
             endpoint_url=plane.url,
             region_name="us-east-1",
@@ -59,10 +61,15 @@ class Caller:
             aws_secret_access_key=self.access_key.secret,
             config=Config(**{"retries": {"max_attempts": 0}, "read_timeout": 20, **config}),
         )
+        self.opened.append(client)
+        return client
 
     def openai(self, base_url: str, **given: Any) -> openai.OpenAI:
         """Return an OpenAI client with this caller's token that tries once."""
-        return openai.OpenAI(base_url=base_url, api_key=self.token(), **{"max_retries": 0, "timeout": 20.0, **given})
+        options = {"max_retries": 0, "timeout": 20.0, **given}
+        client = openai.OpenAI(base_url=base_url, api_key=self.token(), **options)
+        self.opened.append(client)
+        return client
 
 
 @dataclass
@@ -98,6 +105,9 @@ class Callers:
         self.routes.publish(notify=notify)
 
     def close(self) -> None:
+        for caller in self.made:
+            for client in caller.opened:
+                client.close()
         self.withdraw(*self.made)
 
 

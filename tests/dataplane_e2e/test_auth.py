@@ -115,7 +115,7 @@ def test_openai_clients_are_told_in_their_own_form(guarded_plane: DataPlane, cal
     deployed = owned(fleet, "b")
     url = f"{guarded_plane.url}/endpoints/{deployed.name}/openai/v1"
     stranger = openai.OpenAI(base_url=url, api_key="sk-unknown", max_retries=0)
-    with pytest.raises(openai.AuthenticationError) as refused:
+    with stranger, pytest.raises(openai.AuthenticationError) as refused:
         stranger.chat.completions.create(model="", messages=CHAT)  # type: ignore[arg-type]
     assert refused.value.code == "invalid_api_key"
     with pytest.raises(openai.PermissionDeniedError) as denied:

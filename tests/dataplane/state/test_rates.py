@@ -138,15 +138,20 @@ async def test_who_comes_while_a_call_is_on_its_way_is_in_the_next(stage: Stage)
 
 async def test_when_the_bucket_is_empty_redis_is_not_asked_until_there_may_be_a_token(stage: Stage) -> None:
     stage.take(3)
-    assert await stage.answered([1, 80]) == [0.0, 0.08, 0.08]
+    assert await stage.answered([1, 60_000]) == [0.0, 60.0, 60.0]
     stage.take(50)
     assert len(stage.decided) == 50
-    assert all(0 < wait <= 0.08 for wait in stage.decided)
+    assert all(30 < wait <= 60 for wait in stage.decided)
     assert stage.client.wanted == [3]
-    stage.decided.clear()
-    await asyncio.sleep(0.09)
+
+
+async def test_when_there_may_be_a_token_redis_is_asked_again(stage: Stage) -> None:
+    stage.take(2)
+    assert await stage.answered([1, 20]) == [0.0, 0.02]
+    await asyncio.sleep(0.03)
     stage.take()
     assert await stage.answered([1, 0]) == [0.0]
+    assert stage.client.wanted == [2, 1]
 
 
 async def test_a_busy_caller_has_tokens_leased_ahead(stage: Stage) -> None:
@@ -170,7 +175,7 @@ async def test_tokens_that_were_not_used_are_given_up(stage: Stage, monkeypatch:
 async def test_nobody_waits_longer_than_the_budget(stage: Stage) -> None:
     """Six at ten a second over two workers: the share is five."""
     stage.take(6)
-    await wait_until_async(lambda: len(stage.decided) == 6, 1.0)
+    await wait_until_async(lambda: len(stage.decided) == 6, 5.0)
     assert stage.decided[:5] == [0.0] * 5
     assert 0 < stage.decided[5] <= 0.2
     stage.take(3)
@@ -181,18 +186,19 @@ async def test_nobody_waits_longer_than_the_budget(stage: Stage) -> None:
 
 @pytest.mark.parametrize("error", [RedisConnectionError("away"), OSError("away"), TimeoutError()])
 async def test_an_error_is_decided_by_the_share_and_not_asked_again_at_once(stage: Stage, error: Exception) -> None:
+    began = time.monotonic()
     stage.take(1)
     assert await stage.answered(error) == [0.0]
     stage.take(10)
-    assert stage.decided[:4] == [0.0] * 4
-    assert all(wait > 0 for wait in stage.decided[4:])
     assert len(stage.client.wanted) == 1
+    assert 4 <= stage.decided.count(0.0) <= 4 + 5 * (time.monotonic() - began)
+    assert len(stage.decided) == 10
 
 
 async def test_while_redis_is_down_each_worker_gives_out_its_share(stage: Stage) -> None:
     stage.is_up = False
     began = time.monotonic()
-    while time.monotonic() - began < 0.5:
+    while time.monotonic() - began < 0.5 or len(stage.decided) < 150:
         stage.take(1, 100.0)
         await asyncio.sleep(0.002)
     passed = time.monotonic() - began
