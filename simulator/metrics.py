@@ -6,6 +6,7 @@ Times are those a client of this host sees: the engine's divided by the speed.
 from bisect import bisect_left
 from collections.abc import Iterator
 
+from simulator.calibration import BLOCK_TOKENS
 from simulator.engine import Engine
 from simulator.request import Event, Kind, Request
 
@@ -21,6 +22,7 @@ LATENCY_BUCKETS = (
     *(0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0, 960.0),
     *(1920.0, 7680.0),
 )
+TOKEN_BUCKETS = (*(float(step * 10**power) for power in range(5) for step in (1, 2, 5)), 100_000.0)
 
 
 class Histogram:
@@ -63,6 +65,11 @@ class Metrics:
         )
         self._e2e = Histogram("vllm:e2e_request_latency_seconds", "Whole request.", LATENCY_BUCKETS)
         self._queue = Histogram("vllm:request_queue_time_seconds", "Time in the waiting queue.", LATENCY_BUCKETS)
+        self._inference = Histogram("vllm:request_inference_time_seconds", "Time in the batch.", LATENCY_BUCKETS)
+        self._prefill = Histogram("vllm:request_prefill_time_seconds", "Of it, until the first token.", LATENCY_BUCKETS)
+        self._decode = Histogram("vllm:request_decode_time_seconds", "Of it, the rest.", LATENCY_BUCKETS)
+        self._prompt = Histogram("vllm:request_prompt_tokens", "Prompt tokens of a request.", TOKEN_BUCKETS)
+        self._generation = Histogram("vllm:request_generation_tokens", "Tokens of an answer.", TOKEN_BUCKETS)
 
     def observe(self, event: Event, finish_reason: str) -> None:
         """Count one event of a request that ends with ``finish_reason``."""
@@ -86,15 +93,28 @@ class Metrics:
         name = "vllm:request_success_total"
         lines += _head(name, "counter", "Requests that ended, by reason.")
         lines += [f'{name}{{{labels},finished_reason="{reason}"}} {count}' for reason, count in self._success.items()]
-        for histogram in (self._ttft, self._tpot, self._e2e, self._queue):
+        for histogram in (self._ttft, self._tpot, self._e2e, self._queue, self._inference, self._prefill, self._decode,
+                          self._prompt, self._generation):  # fmt: skip
             lines += histogram.lines(labels)
+        name = "vllm:cache_config_info"
+        lines += _head(name, "gauge", "The KV cache, in blocks of so many tokens.")
+        cache = f'block_size="{BLOCK_TOKENS}",num_gpu_blocks="{engine.profile.kv_blocks}",enable_prefix_caching="True"'
+        lines.append(f'{name}{{{cache},engine="0"}} 1')
         return "\n".join(lines) + "\n"
 
     def _finished(self, request: Request, at: float) -> None:
         assert request.admitted_at is not None, "finished without being admitted"
         assert request.first_token_at is not None, "finished without a token"
-        self._e2e.observe((at - request.submitted_at) / self._speed)
-        self._queue.observe((request.admitted_at - request.submitted_at) / self._speed)
+        for histogram, seconds in (
+            (self._e2e, at - request.submitted_at),
+            (self._queue, request.admitted_at - request.submitted_at),
+            (self._inference, at - request.admitted_at),
+            (self._prefill, request.first_token_at - request.admitted_at),
+            (self._decode, at - request.first_token_at),
+        ):
+            histogram.observe(seconds / self._speed)
+        self._prompt.observe(request.prompt_tokens)
+        self._generation.observe(request.output_tokens)
         if request.output_tokens > 1:
             self._tpot.observe((at - request.first_token_at) / (request.output_tokens - 1) / self._speed)
 

@@ -53,6 +53,15 @@ def test_the_page_has_vllms_names_and_the_engines_figures() -> None:
     assert found[f"vllm:e2e_request_latency_seconds_sum{label}"] == pytest.approx((cold + warm + 4 * 0.0102) / 10)
     assert found[f"vllm:request_time_per_output_token_seconds_sum{label}"] == pytest.approx(2 * 0.00102)
     assert found[f"vllm:request_queue_time_seconds_count{label}"] == 2
+    assert found[f"vllm:request_prefill_time_seconds_sum{label}"] == pytest.approx((cold + warm) / 10)
+    assert found[f"vllm:request_decode_time_seconds_sum{label}"] == pytest.approx(4 * 0.0102 / 10)
+    assert found[f"vllm:request_inference_time_seconds_sum{label}"] == pytest.approx((cold + warm + 4 * 0.0102) / 10)
+    assert found[f"vllm:request_prompt_tokens_sum{label}"] == 128
+    assert found['vllm:request_prompt_tokens_bucket{le="50.0",engine="0",model_name="m"}'] == 0
+    assert found['vllm:request_prompt_tokens_bucket{le="100.0",engine="0",model_name="m"}'] == 2
+    assert found[f"vllm:request_generation_tokens_sum{label}"] == 6
+    config = f'block_size="16",num_gpu_blocks="{LAPTOP.kv_blocks}",enable_prefix_caching="True",engine="0"'
+    assert found[f"vllm:cache_config_info{{{config}}}"] == 1
 
 
 def test_label_values_are_escaped() -> None:
