@@ -233,6 +233,8 @@ class RouteWatcher:
             return
         partial = self._file.with_name(f"{self._file.name}.{os.getpid()}")
         try:
+            # Secrets in it are sealed; API keys are digests. Still nobody else's to read.
+            partial.touch(0o600)
             partial.write_bytes(encode(table))
             partial.replace(self._file)
         except OSError as error:

@@ -2,6 +2,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import stat
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -238,6 +239,7 @@ async def test_the_last_table_is_kept_on_disk(publisher: Publisher, tmp_path: Pa
         await wait_until_async(lambda: seen.applied == [1, 2])
         assert decode((tmp_path / FILE).read_bytes()) == table(2)
     assert os.listdir(tmp_path) == [FILE]
+    assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("is_away", [True, False])
