@@ -57,8 +57,8 @@ class Client(Protocol):
 class _Bucket:
     """One principal's, as this worker knows it."""
 
-    __slots__ = ("alone", "alone_at", "asked_at", "empty_until", "is_asking", "is_late", "leased_at", "seen", "tokens", "used_at",
-                 "waiting")  # fmt: skip
+    __slots__ = ("alone", "alone_at", "asked_at", "empty_until", "is_asking", "is_late", "leased_at", "seen",
+                 "tokens", "used_at", "waiting")  # fmt: skip
 
     def __init__(self, now: float) -> None:
         self.tokens = 0
