@@ -248,25 +248,33 @@ def _leave(snapshot: Snapshot) -> Iterator[Action]:
 
 
 def _claim_for_deployment(snapshot: Snapshot) -> Iterator[Action]:
-    held = {host.id: host.pending for variant in snapshot.pending for host in _held(snapshot, variant) if host.pending}
     needs = {
         variant.name: variant.count + sum(_failing(snapshot, host, variant) for host in _held(snapshot, variant))
         for variant in snapshot.pending
     }
-    tiers = {variant.name: _tiers(snapshot, variant) for variant in snapshot.pending}
+    held: dict[int, str] = {}
+    spare: list[BoundHost] = []
+    for variant in snapshot.pending:
+        mine, need = _best_first(variant, _held(snapshot, variant)), needs[variant.name]
+        held |= dict.fromkeys((host.id for host in mine[:need]), variant.name)
+        # Taken while others failed that are well again; another variant may be short of them.
+        spare += mine[need:]
+    tiers = {variant.name: _tiers(snapshot, variant, spare) for variant in snapshot.pending}
+    claimed = {host.id: host.pending for host in snapshot.hosts}
     for host_id, name in sorted(assign(needs, held, tiers).items()):
-        if held.get(host_id) != name:
+        if claimed.get(host_id) != name:
             yield Claim(host_id, name)
 
 
-def _tiers(snapshot: Snapshot, variant: Variant) -> Tiers:
+def _tiers(snapshot: Snapshot, variant: Variant, spare: Sequence[BoundHost]) -> Tiers:
     """Hosts that a pending variant may have: those of the variant it replaces, others of the endpoint, free ones."""
     own = [host for host in snapshot.hosts if host.active is not None and _may_have(snapshot, variant, host)]
     own.sort(key=lambda host: (not _healthy(host, variant), host.id))
     same = [host.id for host in own if host.active == variant.name]
     other = [host.id for host in own if host.active != variant.name]
     claimed = [host.id for host in _held(snapshot, variant) if host.active is None]
-    return [same, other, [*claimed, *_free(snapshot, variant)]]
+    of_others = [host.id for host in spare if host.id not in claimed and _may_have(snapshot, variant, host)]
+    return [same, other, [*claimed, *_free(snapshot, variant), *of_others]]
 
 
 def _choice(snapshot: Snapshot, variant: Variant) -> list[BoundHost] | None:
@@ -287,8 +295,11 @@ def _choice(snapshot: Snapshot, variant: Variant) -> list[BoundHost] | None:
         return None
     if not snapshot.same_config and not any(_healthy(host, variant) for host in usable):
         return None
-    usable.sort(key=lambda host: (not _healthy(host, variant), host.active != variant.name, host.id))
-    return usable[: variant.count]
+    return _best_first(variant, usable)[: variant.count]
+
+
+def _best_first(variant: Variant, hosts: Sequence[BoundHost]) -> list[BoundHost]:
+    return sorted(hosts, key=lambda host: (not _healthy(host, variant), host.active != variant.name, host.id))
 
 
 def _is_carried_over(snapshot: Snapshot, host: BoundHost, variant: Variant) -> bool:

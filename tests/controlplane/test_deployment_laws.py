@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from controlplane.deployment import (
@@ -241,7 +241,11 @@ def test_whatever_happens_no_law_is_broken(config: tuple[Variant, ...], story: l
         world.settle()
 
 
+_TWO_OF_ONE_POOL = (Variant("v", 2, "m", "/ping", 3), Variant("w", 2, "m", "/ping", 2))
+
+
 @settings(max_examples=200, deadline=None)
+@example(_TWO_OF_ONE_POOL, [("wait", 12)])
 @given(configs, st.lists(happenings.filter(lambda each: each[0] not in ("delete", "forget model")), max_size=30))
 def test_when_all_is_well_again_an_endpoint_is_in_service_at_its_counts(
     config: tuple[Variant, ...], story: list[tuple[object, ...]]

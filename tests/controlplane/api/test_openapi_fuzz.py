@@ -24,6 +24,7 @@ EXAMPLES = 6
 QUIET = settings(
     max_examples=EXAMPLES,
     deadline=None,
+    derandomize=True,
     database=None,
     phases=(Phase.explicit, Phase.generate),
     suppress_health_check=list(HealthCheck),
