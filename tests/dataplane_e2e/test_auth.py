@@ -1,7 +1,9 @@
 """AUTH on: the stock clients get in with their keys, and nobody gets in without, or beyond what the key is for."""
 
+import base64
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -312,6 +314,26 @@ def test_keys_are_good_while_redis_is_away_also_for_a_worker_that_starts_then(
     for key in (caller.access_key, stranger.access_key):
         assert key is not None
         assert not [file for file in _files(own_stage.directory) if key.secret.encode() in file.read_bytes()]
+
+
+def test_the_secret_key_is_rotated_without_a_gap(own_stage: Stage, fleet: Fleet, tmp_path: Path) -> None:
+    """First every worker opens both, then secrets are sealed anew, then the old key goes."""
+    fleet = Fleet(own_stage, fleet.hosts, fleet.scope)
+    callers, file = Callers(own_stage.routes, own_stage), tmp_path / "secret-key"
+    file.write_text(SECRET_KEY)
+    plane = own_stage.start(settings={"AUTH": "on", "SECRET_KEY_FILE": file, "DRAIN_SECONDS": 1})
+    deployed = owned(fleet, "")
+    old, new = callers.make(), callers.make()
+    key, sealed = new.access_key, Sealing([b"n" * 32])
+    assert key is not None
+    callers.put(msgspec.structs.replace(new.principal, secret=sealed.seal(key.secret)))
+    assert native_error(new.ask(plane, deployed.invocations))[:2] == (403, "UnrecognizedClientException")
+    assert f"The secret of access key {key.id} does not open" in plane.output
+    file.write_text(f"{base64.b64encode(b'n' * 32).decode()},{SECRET_KEY}")
+    plane.signal(signal.SIGHUP)
+    wait_until(lambda: new.ask(plane, deployed.invocations).status == 200, 10.0, "the new key opens")
+    assert old.ask(plane, deployed.invocations).status == 200
+    assert key.secret not in plane.output
 
 
 def _files(directory: Path) -> list[Path]:
