@@ -1,6 +1,7 @@
 """Path -> what is asked for. Only whole, literal paths match: nothing is decoded or normalised on the way."""
 
 from enum import Enum
+from functools import lru_cache
 
 
 class Door(Enum):
@@ -41,6 +42,7 @@ METHODS = {
 """Of the doors that are not POST."""
 
 
+@lru_cache(maxsize=1024)
 def resolve(target: bytes) -> tuple[Door, str]:
     """Return the door and the endpoint's name ('' where the path has none)."""
     path = target.partition(b"?")[0]
