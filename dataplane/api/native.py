@@ -11,6 +11,8 @@ from dataplane.wire.http import AnswerHead, Request
 
 MESSAGE_CHARACTERS_MAX = 2_048
 """Of Message and OriginalMessage (service model)."""
+PARTS_MAX = 256
+"""Of what came together. More are tiny, and their frames many times their bytes: what is buffered has its bound."""
 
 _TYPE = b"content-type"
 _ACCEPT = b"accept"
@@ -136,6 +138,8 @@ class InvokeWithResponseStream(Invoke):
         return Head(200, lines + b"Content-Type: application/vnd.amazon.eventstream\r\n", None, True)
 
     def answer_parts(self, parts: Sequence[bytes]) -> bytes:
+        if len(parts) > PARTS_MAX:
+            return event_stream.payload_part(b"".join(parts))
         return b"".join(map(event_stream.payload_part, parts))
 
     def broken_part(self, message: str, timed_out: bool, before: bytes) -> tuple[bytes, bool]:

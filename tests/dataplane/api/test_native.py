@@ -6,7 +6,16 @@ from dataplane.api import faults, native
 from dataplane.api.call import Context
 from dataplane.api.faults import Refused
 from dataplane.api.native import MESSAGE_CHARACTERS_MAX, Invoke, InvokeWithResponseStream
-from tests.dataplane.api.runtime_model import MODEL, answer, header_members, lines, operation, parsed_error, request
+from tests.dataplane.api.runtime_model import (
+    MODEL,
+    answer,
+    events,
+    header_members,
+    lines,
+    operation,
+    parsed_error,
+    request,
+)
 
 APIS = {"InvokeEndpoint": Invoke(), "InvokeEndpointWithResponseStream": InvokeWithResponseStream()}
 MEMBERS = [(name, member) for name in APIS for member in header_members(name)]
@@ -242,6 +251,15 @@ def test_other_failures_are_said_as_they_are() -> None:
     found = parsed_error(INVOKE.failure(faults.UNAVAILABLE, "No instance.", None, CONTEXT), "InvokeEndpoint")
     assert (found["Error"]["Code"], found["Error"]["Message"]) == ("ServiceUnavailable", "No instance.")
     assert INVOKE.failure(faults.MODEL, "x", None, None)[0] == 424
+
+
+def test_each_part_of_the_host_is_one_of_the_stream_unless_they_are_dust() -> None:
+    """A read of 64 KiB in chunks of a byte would make a megabyte of frames."""
+    few = list(events([STREAM.answer_parts([b"a", b"bc"])]))
+    assert [event["PayloadPart"]["Bytes"] for event in few] == [b"a", b"bc"]
+    dust = STREAM.answer_parts([b"x"] * 10_922)
+    assert len(dust) < 2 * 10_922
+    assert [event["PayloadPart"]["Bytes"] for event in events([dust])] == [b"x" * 10_922]
 
 
 def test_bodies_pass_unchanged() -> None:
