@@ -127,7 +127,7 @@ MUTATIONS: dict[str, tuple[Change, str]] = {
     "scope: terminator": (scope("aws4_request", "aws5_request"), SIGNATURE),
     "scope: a part missing": (scope("/sagemaker/", "/"), INCOMPLETE),
     "key: unknown": (scope("Credential=AKWR", "Credential=AKWX"), UNKNOWN),
-    "key: case": (credential(lambda value: value[:41] + value[41:61].lower() + value[61:]), UNKNOWN),
+    "key: case": (credential(lambda value: value[:28] + value[28:48].lower() + value[48:]), UNKNOWN),
     "signature: a digit": (signature(other_digit), SIGNATURE),
     "signature: upper case": (signature(bytes.upper), SIGNATURE),
     "signature: cut": (signature(lambda found: found[:-1]), SIGNATURE),
