@@ -181,6 +181,7 @@ def test_from_the_first_key_to_a_revoked_one(
     runtime = secured.client("sagemaker-runtime", invoker)
     answer = runtime.invoke_endpoint(EndpointName="e", Body=b"hello " * 500)
     assert json.loads(answer["Body"].read())["host"] == "tls"
+    assert runtime.invoke_endpoint(EndpointName="e", Body=b"x" * 5_000_000)["ResponseMetadata"]["HTTPStatusCode"] == 200
     with httpx.Client(verify=secured.context()) as http:
         chat = openai.OpenAI(
             base_url=f"{secured.url(plane)}/v1", api_key=api_key["ApiKey"], http_client=http, max_retries=0
