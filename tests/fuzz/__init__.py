@@ -1,0 +1,1 @@
+"""Fuzzing of what strangers can reach; ``python -m tests.fuzz --help``."""
