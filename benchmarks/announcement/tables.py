@@ -41,10 +41,10 @@ def _rows(found: Found, context: Context) -> Iterator[Row]:
     native, openai = (theirs.ours(found, context, api) for api in Api)
     both = (native, openai)
 
-    def row(what: str, name: str, sign: str = "", said: tuple[float, float] | None = None, rest: str = "") -> Row:
+    def row(what: str, name: str, said: tuple[float, float] | None = None, rest: str = "") -> Row:
         values: list[Three] = [getattr(one, name) for one in both]
-        more = _bracketed(getattr(native, rest), f"{sign}.1f", "%") if rest else ""
-        shown = [_bracketed(value, f"{sign}.1f", "%") for value in values]
+        more = _bracketed(getattr(native, rest), ".1f", "%") if rest else ""
+        shown = [_bracketed(value, ".1f", "%") for value in values]
         verdict = _verdict(all(value[0] >= said[0] for value in values)) if said else NOT_TOLD
         return f"{context.name}: {what}", _range(said) if said else NOT_TOLD, shown, more, verdict
 
