@@ -5,7 +5,7 @@
 --        admit: {threshold (0 = fewest in flight), dice, complete (1 = all instances are listed), instance, ...}
 -- Result {status, corrections, live workers, position, outcome, ...two per admit..., then when renewing: instance, count, ...}
 --        status 0 done, 1 stale (an earlier sequence: nothing was done), 2 restate (no lease: nothing was done).
---        position -1: all listed are at the threshold and the list is not complete.
+--        position -1: the list is not complete, and all that it has are at the threshold or (fewest) busy.
 -- Cost   O(instances tried) per admit, O(log workers) per call; a lapsed or restating worker costs one pass of the ledger.
 local call = redis.call
 local load_key, ledger_key, leases_key = KEYS[1], KEYS[2], KEYS[3]
@@ -94,6 +94,8 @@ local function least(admit)
     local c = count(admit[i])
     if not fewest or c < fewest then fewest, tied = c, {i} elseif c == fewest then tied[#tied + 1] = i end
   end
+  -- Nobody has less than none; with more, one that is not listed may have less.
+  if fewest > 0 and admit[3] == 0 then return nil end
   return tied[admit[2] % #tied + 1], 3
 end
 

@@ -72,7 +72,10 @@ class InFlight:
         the whole order, as long as ``numbers`` are only its beginning.
         """
         ledger = self._ledger(endpoint_id)
-        admit = Admit(numbers, threshold, dice, granted, everything)
+        if not threshold and (few := ledger.idlest_of(numbers, dice)) is not numbers:
+            admit = Admit(few, threshold, dice, granted, lambda: numbers)
+        else:
+            admit = Admit(numbers, threshold, dice, granted, everything)
         link = self._places[ledger]
         if link.state is State.UP:
             ledger.queue.append(admit)

@@ -14,6 +14,9 @@ from dataplane.routing.admission import Outcome, pick_alone, pick_least
 Granted = Callable[[int, Outcome, bool], None]
 """Called with (instance number, outcome, degraded) as soon as the request is counted."""
 
+FEW = 8
+"""With half of the instances idle, one of so many is in 255 of 256 choices."""
+
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -82,6 +85,19 @@ class Ledger:
         self.renew = True
         self.restate = True
         """The store may not have this worker's share (first call, lost lease, lost reply): say all of it again."""
+
+    def idlest_of(self, numbers: Sequence[int], dice: int) -> Sequence[int]:
+        """Return which of ``numbers`` to ask for the one with fewest in flight: some at random, while most are idle.
+
+        An idle one has fewest, whoever else there is, so a few will do as long as one of them is likely to be idle.
+        """
+        size = len(numbers)
+        if size <= 2 * FEW or 2 * len(self.held.keys() | self.others.keys()) > size:
+            return numbers
+        # Other bits than those that break ties: the same ones would never choose some.
+        start = (dice >> 15) % size
+        few = numbers[start : start + FEW]
+        return few if len(few) == FEW else [*few, *numbers[: FEW - len(few)]]
 
     def hold(self, number: int) -> None:
         self.held[number] = self.held.get(number, 0) + 1

@@ -61,6 +61,21 @@ def test_the_script_picks_the_fewest_as_its_twin_does(store: Store, counts: list
     assert reply.choices == [pick_least(counts, dice)]
 
 
+@given(st.lists(st.integers(0, 3), min_size=4, max_size=12), st.integers(0, 2**30 - 1))
+@with_store
+def test_a_few_decide_who_has_fewest_when_one_of_them_is_idle(store: Store, counts: list[int], dice: int) -> None:
+    """Nobody has less than none. Else the script asks for all and counts nothing."""
+    load(store, counts)
+    before = store.load
+    reply = store.call("a", admits=[admit(range(3), 0, dice, complete=False)])
+    if min(counts[:3]) == 0:
+        assert reply.choices == [pick_least(counts[:3], dice)]
+        assert counts[reply.choices[0][0]] == min(counts)
+    else:
+        assert [position for position, _ in reply.choices] == [-1]
+        assert store.load == before
+
+
 @given(st.lists(st.integers(0, 4), min_size=RANKS + 1, max_size=20), st.integers(1, 4))
 @with_store
 def test_the_first_ranks_decide_when_one_of_them_is_free(store: Store, counts: list[int], threshold: int) -> None:

@@ -7,12 +7,14 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 
+import msgspec
 import pytest
 import redis
 
 from dataplane.routing.admission import Outcome
 from dataplane.state import store as real_store
 from dataplane.state.inflight import InFlight
+from dataplane.state.ledger import FEW
 from dataplane.state.link import BACKOFF_SECONDS, GIVE_UP_SECONDS, State
 from tests.dataplane.state.script import Store
 from tests.dataplane.state.virtual import (
@@ -114,6 +116,21 @@ def test_the_whole_order_is_asked_for_when_the_first_ranks_are_busy(worker: Work
     assert worker.holding == [1, 2], "the third finds none of the first two free"
     worker.deliver()
     assert worker.holding == [1, 2, 3]
+
+
+def test_a_large_idle_fleet_is_asked_for_a_few_and_all_of_it_when_these_are_busy(worker: Worker) -> None:
+    fleet = range(40)
+    worker.store.call("other", held=dict.fromkeys(range(FEW), 1))
+    worker.admit(fleet, 0)
+    worker.loop.settle()
+    (call,) = worker.wire.calls
+    assert msgspec.msgpack.decode(call.argument)[-1] == [[0, 0, 0, *range(FEW)]]
+    worker.deliver()
+    assert worker.holding == [], "nobody knows yet whether another has less"
+    worker.deliver()
+    ((number, outcome, degraded),) = worker.granted
+    assert number in range(FEW, 40)
+    assert (outcome, degraded) == (Outcome.LEAST_OUTSTANDING, False)
 
 
 def test_endpoints_do_not_wait_for_each_other(worker: Worker) -> None:

@@ -1,3 +1,5 @@
+import random
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -6,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataplane.routing.admission import Outcome
-from dataplane.state.ledger import Admit, Ledger, grant
+from dataplane.state.ledger import FEW, Admit, Ledger, grant
 
 Granted = list[tuple[int, Outcome, bool]]
 
@@ -80,6 +82,35 @@ def test_admissions_go_out_in_order_with_what_the_script_needs() -> None:
     assert book.queue == []
     assert len(book.sent or ()) == 3
     assert book.sent_at == 1.0
+
+
+@given(st.integers(2 * FEW + 1, 300), st.integers(0, 2**30 - 1))
+def test_a_few_of_an_idle_fleet_are_asked_for_the_idlest(size: int, dice: int) -> None:
+    few = ledger().idlest_of(range(100, 100 + size), dice)
+    assert len(set(few)) == len(few) == FEW
+    assert set(few) <= set(range(100, 100 + size))
+
+
+def test_all_are_asked_when_they_are_few_or_most_are_busy() -> None:
+    book = ledger()
+    small, large = range(2 * FEW), range(100)
+    assert book.idlest_of(small, 1) is small
+    book.held, book.others = dict.fromkeys(range(30), 1), dict.fromkeys(range(20, 50), 2)
+    assert book.idlest_of(large, 1) is not large
+    book.others[50] = 1
+    assert book.idlest_of(large, 1) is large
+
+
+def test_every_instance_of_an_idle_fleet_gets_its_part_of_the_ties() -> None:
+    """The bits that choose the few are not those that choose among them."""
+    book, dice, size, draws = ledger(), random.Random(1), 96, 20_000
+    chosen: Counter[int] = Counter()
+    for _ in range(draws):
+        bits = dice.getrandbits(30)
+        few = book.idlest_of(range(size), bits)
+        chosen[few[bits % len(few)]] += 1
+    mean = draws / size
+    assert all(mean / 2 < chosen[number] < 2 * mean for number in range(size))
 
 
 def test_changes_that_cancel_out_are_no_news() -> None:
