@@ -113,10 +113,10 @@ def cpu_seconds(pid: int) -> float:
 
 
 def busy_seconds() -> float:
-    """Return the CPU time of everybody on this machine so far, what the hypervisor took included."""
+    """Return the CPU time of everybody on this machine so far and what the hypervisor took, interrupts not."""
     fields = Path("/proc/stat").read_text().splitlines()[0].split()
-    user, nice, system, _idle, _wait, irq, softirq, steal = map(int, fields[1:9])
-    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+    user, nice, system, _idle, _wait, _irq, _softirq, steal = map(int, fields[1:9])
+    return (user + nice + system + steal) / os.sysconf("SC_CLK_TCK")
 
 
 def own_seconds() -> float:

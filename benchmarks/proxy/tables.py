@@ -17,7 +17,7 @@ ADDED_MS_MAX, ADDED_NGINX_MAX = 0.35, 6.0
 """P50 at one connection, JSON 2 KB: so much, or so many times nginx's own, whichever is larger."""
 Counted = dict[str, dict[Load, float]]
 """Instructions a request, by contender."""
-OTHERS_SHARE_MAX = 0.05
+OTHERS_SHARE_MAX = 0.1
 SHARED = "Others used {} % of the machine meanwhile: rates and latencies are theirs, too; CPU and ratios hold roughly."
 SPREAD = "Median of the rounds and, in brackets, the least and the most."
 
