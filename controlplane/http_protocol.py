@@ -1,4 +1,5 @@
 """Uvicorn's HTTP protocol with a limit on how long a head may take: without one, slow clients could hold all sockets.
+And with a stricter look at heads (strict_http).
 
 It is h11's, whatever else is installed: it is what uvicorn always brings, so what is tested is what runs.
 """
@@ -6,8 +7,13 @@ It is h11's, whatever else is installed: it is what uvicorn always brings, so wh
 import asyncio
 from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from controlplane.strict_http import StrictConnection
+
+HEAD_BYTES_MAX = 16_384
+"""Of a head, and of a chunk's size line; uvicorn's default."""
 HEAD_SECONDS = 20.0
 """From the connection, or the first byte of a further request, to the end of the head; as long as a body may take."""
 
@@ -17,6 +23,7 @@ class TimedProtocol(H11Protocol):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
+        self.conn = StrictConnection(h11.SERVER, HEAD_BYTES_MAX)
         self._overdue: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

@@ -135,8 +135,8 @@ def test_the_planes_meet_in_the_contract_and_in_access_only() -> None:
 
 THIRD_PARTY = {
     "dataplane": ("hiredis", "httptools", "msgspec", "redis", "uvloop", "xxhash"),
-    "controlplane": (*sorted(DATABASE), "fastapi", "httpx", "pydantic", "pydantic_core", "redis", "regex", "starlette",
-                     "uvicorn"),
+    "controlplane": (*sorted(DATABASE), "fastapi", "h11", "httpx", "pydantic", "pydantic_core", "redis", "regex",
+                     "starlette", "uvicorn"),
     "simulator": ("msgspec", "starlette", "uvicorn", "xxhash"),
 }  # fmt: skip
 """What each part's extra in pyproject.toml installs: an import beyond it works here and fails in production."""

@@ -74,6 +74,7 @@ def test_a_further_head_that_does_not_end_is_closed(client: socket.socket, stubs
         b"Content-Length: 22\r\nContent-Length: 2\r\n",
         b"Content-Length: +22\r\n",
         b"Content-Length: 22, 22, 3\r\n",
+        b"Content-Length: 22\r\nTransfer-Encoding: chunked\r\n",
         b"Transfer-Encoding: gzip\r\n",
         b"Transfer-Encoding: chunked, identity\r\n",
         b"Transfer-Encoding : chunked\r\n",
@@ -101,11 +102,3 @@ def test_a_head_without_end_is_refused(client: socket.socket, stubs: Stubs) -> N
     found = answers(client)
     assert found.startswith(b"HTTP/1.1 400") or found == b"", "closed before it could be read"
     assert stubs.calls == []
-
-
-def test_both_lengths_are_read_as_the_chunks_say(client: socket.socket, stubs: Stubs) -> None:
-    """RFC 9112, 6.3: Transfer-Encoding overrides Content-Length."""
-    chunks = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
-    client.sendall(POST + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n" + chunks)
-    assert answers(client).startswith(b"HTTP/1.1 200")
-    assert len(stubs.calls) == 1
