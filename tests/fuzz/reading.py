@@ -18,6 +18,7 @@ _QUOTED = rb'"(?:[\t\x20\x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _EXTENSIONS = re.compile(rb"[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?")
 _PLAIN_EXTENSIONS = re.compile(rb"(?:;%b(?:=(?:%b|%b))?)*" % (_TOKEN, _TOKEN, _QUOTED))
+_BLANK_AFTER_CODING = re.compile(rb"\ntransfer-encoding:[^\r]*[ \t]\r\n", re.IGNORECASE)
 _STEERING_TRAILERS = (b"content-length", b"transfer-encoding", b"connection", b"proxy-connection", b"upgrade")
 
 
@@ -126,6 +127,8 @@ def _request(cursor: _Cursor, limits: Limits) -> Reading:
     request.keep_alive = _keeps(request, version)
     request.may_refuse |= len(headers) > limits.header_count or cursor.at - start > limits.head_bytes
     request.may_refuse |= method == b"CONNECT" or not _is_known(method)
+    # White space is allowed there, and the parser is stricter with a tab.
+    request.may_refuse |= _BLANK_AFTER_CODING.search(cursor.data, start, cursor.at) is not None
     hosts = request.values(b"host")
     if len(hosts) > 1:
         raise _Malformed("two Hosts")
