@@ -323,3 +323,53 @@ def test_a_refused_body_is_no_request(on: Stage) -> None:
     assert on.bodies == []
     with on.plane.client() as client:
         assert client.request(path.decode(), BODY).status == 200
+
+
+HOSTILE = {
+    "arrays in arrays": (b"[" * 20_000 + b"]" * 20_000, 400),
+    "objects in objects": (b'{"a":' * 50_000, 400),
+    "deep beside the messages": (b'{"messages":[{"content":"x"}],"z":%b}' % (b"[" * 5_000 + b"]" * 5_000), None),
+    "deep in the messages": (b'{"messages":%b}' % (b"[" * 5_000 + b"]" * 5_000), None),
+    "deep, and only for lenient readers": (
+        b'{"messages":[{"content":NaN}],"z":%b}' % (b"[" * 5_000 + b"]" * 5_000),
+        None,
+    ),
+    "a number of 5,000 digits": (b'{"messages":[{"content":"x"}],"seed":%b}' % (b"9" * 5_000), None),
+    "an exponent past all": (b'{"messages":[{"content":"x"}],"temperature":1e999999}', None),
+    "NaN": (b'{"messages":[{"content":"x"}],"temperature":NaN}', None),
+    "members twice": (b'{"messages":1,"messages":[{"content":"x"}]}', 200),
+    "members twice, the other way": (b'{"messages":[{"content":"x"}],"messages":1}', 400),
+    "half a character": (b'{"messages":[{"content":"\\ud83d"}]}', 200),
+    "half a character as model": (b'{"messages":[{"content":"x"}],"model":"\\ud83d"}', 200),
+    "half a character as id": (b'{"messages":[{"content":"x"}],"prompt_cache_key":"\\ud83d"}', 400),
+    "NUL as a character": (b'{"messages":[{"content":"\\u0000"}]}', 200),
+    "NUL as a byte": (b'{"messages":[{"content":"\x00"}]}', 400),
+    "a byte order mark": (b'\xef\xbb\xbf{"messages":[{"content":"x"}]}', 200),
+    "two of them": (b'\xef\xbb\xbf\xef\xbb\xbf{"messages":[{"content":"x"}]}', 400),
+    "overlong UTF-8": (b'{"messages":[{"content":"\xc0\xaf"}]}', 400),
+    "UTF-16": ('{"messages":[{"content":"x"}]}'.encode("utf-16-le"), 400),
+    "a string without end": (b'{"messages":[{"content":"' + b"x" * 100_000, 400),
+    "a comment": (b'{"messages":[]} // evil', 400),
+}
+"""Body, and the status it must have; None: 400, or 200 with every byte passed on, as the reader can take it or not."""
+
+
+def test_hostile_json_is_refused_or_passed_on_as_it_is(on: Stage) -> None:
+    for name, (body, status) in HOSTILE.items():
+        with on.plane.client() as client:
+            answer = client.request(on.deployed.chat, body)
+            assert answer.status == (status or answer.status), (name, answer)
+            assert answer.status in (200, 400), name
+            if answer.status == 400:
+                assert json.loads(answer.body)["error"]["message"], name
+            assert client.request(on.deployed.invocations, BODY).status == 200, name
+        (host,) = on.deployed.hosts
+        assert host.bodies == ([body, BODY] if answer.status == 200 else [BODY]), name
+        host.clear()
+
+
+def test_an_unknown_model_of_half_characters_is_named_in_the_answer(on: Stage) -> None:
+    with on.plane.client() as client:
+        answer = client.request("/v1/chat/completions", b'{"messages":[],"model":"\\ud83d\\u0000\\u001b"}')
+    assert answer.status == 404
+    assert json.loads(answer.body)["error"]["param"] == "model"
