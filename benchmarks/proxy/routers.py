@@ -39,10 +39,10 @@ class Wheel:
             return program
         shutil.rmtree(self.home, ignore_errors=True)
         steps: list[list[str | Path]] = [
-            [sys.executable, "-m", "venv", self.home],
+            [sys.executable, "-m", "venv", "--without-pip", self.home],
             # A source distribution would need a Rust toolchain and many minutes.
-            [self.home / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "install", "--quiet",
-             "--retries", "1", "--only-binary", self.name, f"{self.name}=={self.version}"],
+            [sys.executable, "-m", "pip", "--python", self.home / "bin" / "python", "--disable-pip-version-check",
+             "install", "--quiet", "--retries", "1", "--only-binary", self.name, f"{self.name}=={self.version}"],
         ]  # fmt: skip
         for step in steps:
             ended = subprocess.run(step, capture_output=True, text=True)

@@ -132,5 +132,6 @@ def test_everybody_is_busier_than_we_are() -> None:
     end = time.process_time() + 0.2
     while time.process_time() < end:
         pass
-    assert own_seconds() - ours >= 0.19
-    assert busy_seconds() - everybody >= 0.15
+    # Both come in steps of 10 ms.
+    assert own_seconds() - ours >= 0.15
+    assert busy_seconds() - everybody >= 0.1
