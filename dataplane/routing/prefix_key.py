@@ -118,8 +118,8 @@ def read_chat(body: bytes) -> Chat:
 def _read_loosely(body: bytes) -> Chat:
     """Read a body of unusual types, or one that only lenient readers take (NaN, lone surrogates): the host may."""
     try:
-        # As text: of bytes, the reader would take UTF-16 and UTF-32, too.
-        loose = json.loads(body.decode())
+        # As text: of bytes, the reader would take UTF-16 and UTF-32, too. Of integers, thousands of digits are refused.
+        loose = json.loads(body.decode(), parse_int=float)
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise BadChat(f"the body is not JSON: {reason}") from None

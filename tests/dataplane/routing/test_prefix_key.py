@@ -199,6 +199,7 @@ def test_bodies_that_only_lenient_readers_take_are_keyed_too() -> None:
     assert key_of(b'{"messages":[{"content":"x"}],"temperature":NaN}') == plain
     assert key_of(b'{"messages":[{"content":"x"}],"top_p":-Infinity}') == plain
     assert key_of(body_of(user("x"), stream=1)) == plain
+    assert key_of(b'{"messages":[{"content":"x"}],"temperature":NaN,"seed":%b}' % (b"9" * 5_000)) == plain
     assert key_of(body_of("a message", 3, None, user("x"), user(7), user([5, text_part("")]), ["y"])) == plain
     assert key_of(b"\xef\xbb\xbf" + body_of(user("x"))) == plain
 
