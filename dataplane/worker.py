@@ -25,7 +25,7 @@ from dataplane.front import Front
 from dataplane.guard import Guard
 from dataplane.host import Address
 from dataplane.host_credentials import HostCredentials
-from dataplane.memory import give_back_holes, give_back_large_blocks
+from dataplane.memory import collect_seldom, give_back_holes, give_back_large_blocks
 from dataplane.metrics import Labels, Metrics
 from dataplane.parts import Parts
 from dataplane.probe import ping
@@ -273,6 +273,7 @@ async def serve(settings: Settings, slot: int, directory: Path | None, listener:
     loop.add_reader(pipe, stop.set)
     worker = Worker(settings, slot, directory)
     await worker.start(listener)
+    collect_seldom()
     os.write(pipe, b"1")
     await stop.wait()
     loop.remove_reader(pipe)

@@ -4,6 +4,15 @@ import subprocess
 import sys
 
 MEGABYTE = 2**20
+SELDOM = """
+import gc
+from dataplane.memory import COLLECT_AFTER, collect_seldom
+
+collect_seldom()
+assert gc.get_freeze_count() > 1000
+assert gc.get_threshold() == COLLECT_AFTER
+assert gc.isenabled()
+"""
 PROGRAM = """
 import sys
 from pathlib import Path
@@ -38,3 +47,7 @@ def test_large_blocks_go_back_when_they_are_freed() -> None:
 
 def test_what_lies_free_between_others_goes_back_when_asked_for() -> None:
     assert kept("holes") < MEGABYTE < kept("left as it is")
+
+
+def test_a_started_worker_is_left_out_of_collections_which_go_on() -> None:
+    subprocess.run([sys.executable, "-c", SELDOM], check=True)
