@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import uvloop
@@ -21,6 +22,7 @@ from access.addresses import is_metadata_address
 from access.files import host_tls, listener_tls, sealing_of
 from contract.settings import Settings, load, require
 from dataplane.access_log import AccessLog
+from dataplane.descriptors import claim
 from dataplane.front import Front
 from dataplane.guard import Guard
 from dataplane.host import Address
@@ -294,6 +296,7 @@ def main() -> None:
         format=f"%(asctime)s %(levelname)s worker-{options.slot} %(message)s",
     )
     give_back_large_blocks()
+    settings = replace(settings, connections_max=claim(settings.connections_max))
     listener = socket.socket(fileno=options.listener)
     uvloop.run(serve(settings, options.slot, options.data_dir, listener, options.pipe))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from dataplane.descriptors import PER_CLIENT, RESERVE
 from tests.dataplane_e2e.conftest import SHARED
 from tests.dataplane_e2e.stage import Fleet, Stage, chat_body, frames, invoke, read_broken
 from tests.fakes.answers import Gate, sse
@@ -225,13 +226,20 @@ def test_a_port_in_use_is_one_plain_sentence(own_redis: PrivateServer, tmp_path:
     assert "Traceback" not in ended.stderr + ended.stdout
 
 
-def test_more_connections_than_allowed_are_answered_503(own_fleet: Fleet) -> None:
-    """CONNECTIONS_MAX: a clear answer, and room again when others have left."""
-    plane = own_fleet.stage.start(settings={**SHARED, "CONNECTIONS_MAX": 5})
+@pytest.mark.parametrize("limit", ["setting", "descriptors"])
+def test_more_connections_than_there_is_room_for_are_answered_503(own_fleet: Fleet, limit: str) -> None:
+    """CONNECTIONS_MAX, or what the system lets a process have: a clear answer, and room again when others have left."""
+    if limit == "setting":
+        room = 5
+        plane = own_fleet.stage.start(settings={**SHARED, "CONNECTIONS_MAX": room})
+    else:
+        room = 8
+        plane = own_fleet.stage.start(settings=SHARED, descriptors_max=RESERVE + PER_CLIENT * room)
+        wait_until(lambda: "raise the limit" in plane.output)
     deployed = own_fleet.deploy(1)
     wait_until(lambda: plane.metric("warmroute_client_connections") <= 1)
     with contextlib.ExitStack() as stack:
-        clients = [stack.enter_context(plane.client()) for _ in range(5)]
+        clients = [stack.enter_context(plane.client()) for _ in range(room)]
         for client in clients:
             wait_until(lambda one=client: one.request(deployed.invocations, b"x").status == 200)
         with plane.client() as extra:

@@ -17,8 +17,11 @@ class DataPlane(PlaneProcess):
         workers: int = 1,
         settings: Mapping[str, object] | None = None,
         environ: Mapping[str, str] | None = None,
+        descriptors_max: int | None = None,
     ) -> None:
         self.workers = workers
         given = {"REDIS_URL": redis_url, **(settings or {})}
         options = ("--workers", str(workers), "--data-dir", str(data_dir))
-        super().__init__("dataplane", data_dir, given, options=options, environ=environ)
+        super().__init__(
+            "dataplane", data_dir, given, options=options, environ=environ, descriptors_max=descriptors_max
+        )

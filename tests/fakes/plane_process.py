@@ -43,7 +43,11 @@ class PlaneProcess:
         *,
         options: Sequence[str] = (),
         environ: Mapping[str, str] | None = None,
+        descriptors_max: int | None = None,
     ) -> None:
+        """``descriptors_max``: of each of its processes; None: as many as this one's."""
+        # By a shell: between fork and exec of a process with threads nothing of Python may run.
+        self._before = () if descriptors_max is None else ("sh", "-c", f'ulimit -n {descriptors_max}; exec "$@"', "sh")
         self.plane, self.directory, self.options = plane, directory, tuple(options)
         self.settings = {f"WARMROUTE_{name}": str(value) for name, value in settings.items()}
         # Found in the environment of each of its processes, however far from the parent.
@@ -65,7 +69,7 @@ class PlaneProcess:
         environ = clean_environ() | {"PYTHONUNBUFFERED": "1"} | self.settings | self.environ
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                command(self.plane, "--port", str(self.port), *self.options),
+                [*self._before, *command(self.plane, "--port", str(self.port), *self.options)],
                 cwd=ROOT,
                 env=environ,
                 stdin=subprocess.DEVNULL,
