@@ -1,9 +1,11 @@
 """The loads, thresholds and rules that are run, and what the runs say, summed up over the seeds."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from itertools import product
+from functools import lru_cache
+from itertools import islice, product
 
+from benchmarks.fleet import parallel
 from benchmarks.fleet.strategies import STRATEGIES, Rule
 from benchmarks.overflow.fleet import Figures, Load, Size, Workload, draw, natural_concurrency, simulate
 from benchmarks.overflow.rules import IN_FORCE, OVERFLOW, SATURATED, WHOLE, rule_named
@@ -86,45 +88,71 @@ def start(grid: Grid) -> Found:
     return Found(grid, {rate: natural_concurrency(rate, PROFILE, grid.size.hosts) for rate in rates}, {})
 
 
-def measure(found: Found) -> Iterator[str]:
+def measure(found: Found, processes: int | None = None) -> Iterator[str]:
     """Run the grid into ``found``; yield after each load what was done."""
     grid = found.grid
     for skew, rate in product(grid.skews, grid.rates):
         load = Load(skew, rate)
-        _run(found, load, _plan(), grid.size, [draw(load, grid.size, seed) for seed in grid.seeds])
+        _run(found, load, list(_plan()), grid.size, grid.seeds, processes)
         yield f"skew {skew:g}, {rate:g} requests/s"
-    workloads = [draw(RECOVERY, grid.recovery_size, seed) for seed in grid.recovery_seeds]
     names = [name for name in (*SATURATED, *OVERFLOW, *WHOLE) if name != IN_FORCE[0]]
-    _run(
-        found,
-        RECOVERY,
-        (("recovery", name, rule_named(name), "above") for name in names),
-        grid.recovery_size,
-        workloads,
-    )
+    plan = [("recovery", name, "above") for name in names]
+    _run(found, RECOVERY, plan, grid.recovery_size, grid.recovery_seeds, processes)
     yield "recovery"
 
 
-def _plan() -> Iterator[tuple[str, str, Rule, str]]:
-    """Yield (family, name, rule, level): each part is compared with the other one as it is in force."""
+def _plan() -> Iterator[tuple[str, str, str]]:
+    """Yield (family, name of the rule, level): each part is compared with the other one as it is in force."""
     for name, level in product(SATURATED, ("below", "near")):
-        yield "saturated", name, rule_named(name), level
+        yield "saturated", name, level
     for name, level in product((*OVERFLOW, *WHOLE), ("near", "above")):
-        yield "overflow", name, rule_named(name), level
-    for name, rule in STRATEGIES.items():
-        yield "strategies", name, rule, "near"
+        yield "overflow", name, level
+    for name in STRATEGIES:
+        yield "strategies", name, "near"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One rule on one draw of a load. Rules go by their names, which other processes know, too."""
+
+    rule: str
+    load: Load
+    threshold: int
+    size: Size
+    seed: int
+
+
+def run_job(job: Job) -> Figures:
+    """Run one job."""
+    return simulate(_rule(job.rule), _drawn(job.load, job.size, job.seed), job.threshold, job.size, PROFILE)
+
+
+def _rule(name: str) -> Rule:
+    return STRATEGIES[name] if name in STRATEGIES else rule_named(name)
+
+
+@lru_cache(maxsize=8)
+def _drawn(load: Load, size: Size, seed: int) -> Workload:
+    return draw(load, size, seed)
 
 
 def _run(
-    found: Found, load: Load, plan: Iterable[tuple[str, str, Rule, str]], size: Size, workloads: Sequence[Workload]
+    found: Found,
+    load: Load,
+    plan: Sequence[tuple[str, str, str]],
+    size: Size,
+    seeds: Sequence[int],
+    processes: int | None,
 ) -> None:
-    known: dict[tuple[Rule, str], Spread] = {}
-    for family, name, rule, level in plan:
-        threshold = max(1, round(THRESHOLDS[level] * found.natural[load.rate]))
-        if (rule, level) not in known:
-            known[rule, level] = _spread([simulate(rule, drawn, threshold, size, PROFILE) for drawn in workloads])
+    thresholds = {level: max(1, round(share * found.natural[load.rate])) for level, share in THRESHOLDS.items()}
+    # A rule that stands in several families is run once.
+    names = {(_rule(name), level): name for _, name, level in reversed(plan)}
+    jobs = [Job(name, load, thresholds[level], size, seed) for (_, level), name in names.items() for seed in seeds]
+    done = parallel.spread(run_job, jobs, processes=processes)
+    known = {key: _spread(list(islice(done, len(seeds)))) for key in names}
+    for family, name, level in plan:
         cells = found.families.setdefault(family, {}).setdefault(name, {})
-        cells[Cell(load, level, threshold)] = known[rule, level]
+        cells[Cell(load, level, thresholds[level])] = known[_rule(name), level]
 
 
 def _spread(runs: Sequence[Figures]) -> Spread:
