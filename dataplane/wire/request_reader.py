@@ -121,7 +121,8 @@ class RequestReader:
         request.method = parser.get_method()
         version = parser.get_http_version()
         request.minor = 0 if version == "1.0" else 1
-        request.keep_alive = parser.should_keep_alive()
+        # Of HTTP/1.0 the parser looks for keep-alive only.
+        request.keep_alive = parser.should_keep_alive() and (request.minor > 0 or not _says_close(request))
         if (fault := head_fault(version, request)) is not None:
             raise Refusal(400, f"malformed HTTP request: {fault}")
         length = request.headers.get(b"content-length")
@@ -181,6 +182,11 @@ class RequestReader:
                 rest = rest[again.args[0] :]
             else:
                 return
+
+
+def _says_close(request: Request) -> bool:
+    options = b",".join(request.header_values(b"connection")).lower().split(b",")
+    return b"close" in [option.strip() for option in options]
 
 
 def _head_bytes(request: Request) -> int:

@@ -18,6 +18,7 @@ FOUND = [
     [b"POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"],
     [b"POST /endpoints/e/invocations HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"],
     [b"POST /endpoints/e/invocations HTTP/1.1\r\nHost: a\r\nHost: b\r\nContent-Length: 0\r\n\r\n"],
+    [b"GET /health/live HTTP/1.0\r\nConnection: keep-alive\r\nConnection: close, Upgrade\r\n\r\n" + INNER],
     [b"GET /health/live HTTP/2.0\r\nHost: a\r\n\r\n", INNER],
     [b"GET /health/live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" + INNER],
     [b"HEAD /health/live HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n", INNER],

@@ -475,6 +475,14 @@ def test_an_old_client_is_closed_on_unless_it_says_keep_alive(client: Client) ->
     assert client.transport.is_closed
 
 
+@pytest.mark.parametrize("lines", [b"Connection: keep-alive, Close", b"Connection: keep-alive\r\nConnection: x, close"])
+def test_close_counts_for_more_than_keep_alive(client: Client, lines: bytes) -> None:
+    """RFC 9112, 9.3; what comes after it is no request."""
+    assert b"connection: close\r\n" in client.send(b"GET / HTTP/1.0\r\n%b\r\n\r\n" % lines + GET)
+    assert client.transport.is_closed
+    assert len(client.service.requests) == 1
+
+
 def test_the_answer_to_head_has_no_body(client: Client) -> None:
     said = client.send(b"HEAD /path HTTP/1.1\r\n\r\n")
     assert b"content-length: 5\r\n" in said
