@@ -2,7 +2,8 @@
 
 The announcement (AWS machine learning blog, 2026-09-10) says: Llama 3.1 70B on 7 ml.p5.48xlarge with vLLM, prefixes of
 8,000 tokens for an hour, ShareGPT-like chats for half an hour, native and OpenAI API. What it does not say is read off
-its figures or chosen, as told where it stands; only n and the turns of a chat are fitted, each to RANDOM's hit rate.
+its figures or chosen, as told where it stands: n and the turns of a chat by RANDOM's hit rate, the load with the long
+context's P90 in view.
 """
 
 from collections.abc import Iterator
@@ -17,7 +18,8 @@ from simulator.calibration import LLAMA_3_1_70B_8XH100
 PROFILE = LLAMA_3_1_70B_8XH100
 HOSTS = 7
 CLIENTS_PER_HOST = 5
-"""Chosen: the announcement does not state the load. See the sweep."""
+"""Chosen: the announcement does not state the load. With its P90 in view: with three or fewer, cold prompts hardly wait
+for one another, and P90 is a cold prompt under each strategy. See the sweep."""
 OPEN = 4
 """Conversations under way for each client. Chosen: the turns of one are some 15 s apart."""
 THRESHOLD = 16

@@ -157,7 +157,8 @@ def test_the_table_says_what_is_met_and_what_is_not() -> None:
     good = {"ttft_p50_ms": 60.0, "ttft_p90_ms": 300.0, "hit_rate": 0.815, "requests_per_s": 9.5,
             "share_least": 0.134, "share_most": 0.153}  # fmt: skip
     rows = {row[0]: row[-1] for row in tables.announcement(found(**good)).rows}
-    assert set(rows.values()) == {"yes", "fitted", "–"}
+    assert set(rows.values()) == {"yes", "fitted", "–", tables.BY_LOAD}
+    assert [what for what, met in rows.items() if met == tables.BY_LOAD] == ["long: TTFT P90, lower by"]
     assert {what for what, met in rows.items() if met == "–"} == {
         f"{context}: {what}"
         for context in ("long", "short")
