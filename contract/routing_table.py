@@ -104,5 +104,5 @@ def decode(data: bytes) -> RoutingTable:
         if found not in READABLE:
             raise UnreadableTable(f"routing table format {found!r}, this build reads {FORMAT}")
         return _decoder.decode(data)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise UnreadableTable(f"not a routing table: {error}") from None

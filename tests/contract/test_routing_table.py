@@ -111,6 +111,14 @@ def test_any_bytes_are_a_table_or_unreadable(data: bytes) -> None:
         decode(data)
 
 
+@pytest.mark.parametrize("deep", [b"\x91" * 5_000, b"\x81\xa1a" * 5_000], ids=["arrays", "maps"])
+def test_a_table_that_is_too_deep_is_unreadable(deep: bytes) -> None:
+    """What ended the reading in another way would end a worker's look-out for new tables."""
+    for data in (deep, b"\x82\xa6format\x02\xa1x" + deep):
+        with pytest.raises(UnreadableTable):
+            decode(data)
+
+
 @given(tables, st.integers(0, 10_000), st.integers(1, 255), st.booleans())
 def test_damage_is_noticed_or_harmless(table: RoutingTable, at: int, change: int, is_cut: bool) -> None:
     data = bytearray(encode(table))

@@ -75,7 +75,8 @@ def _table() -> bytes:
 
 
 def _read_table(dice: random.Random) -> None:
-    lies = (b"\xdd\xff\xff\xff\xff", b"\xc6\x7f\xff\xff\xff", b"\xa6format", b"\xc0", b"\xcb\x7f\xf8" + b"\x00" * 6)
+    lies = (b"\xdd\xff\xff\xff\xff", b"\xc6\x7f\xff\xff\xff", b"\xa6format", b"\xc0", b"\xcb\x7f\xf8" + b"\x00" * 6,
+            b"\x91" * 5_000, b"\x81\xa1a" * 5_000)  # fmt: skip
     data = spoilt(dice, _table(), (*PIECES, *lies))
     try:
         table = decode(data)
