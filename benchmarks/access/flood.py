@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import cast
+from typing import ClassVar, cast
 
 import redis
 import uvloop
@@ -106,18 +106,28 @@ async def _measure(stack: ExitStack, url: str, directory: Path, cores: Cores, *,
         said, _ = await flood.communicate()
         answers = {int(status): int(number) for status, number in (line.split() for line in said.splitlines())}
         found.append(Window(quiet, flooded, answers, share))
+    # Here, not by the stack: the host's ends of the worker's connections have to see it, as long as there is a loop.
+    await loop.run_in_executor(None, plane.stop)
     hosts.close()
+    while _Host.connected:
+        await asyncio.sleep(0.01)
     return found
 
 
 class _Host(asyncio.Protocol):
     """A model host that takes HOST_SECONDS for each request and does no work."""
 
+    connected: ClassVar[set["_Host"]] = set()
+
     def __init__(self) -> None:
         self._data = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self.connected.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.connected.discard(self)
 
     def data_received(self, data: bytes) -> None:
         self._data += data
@@ -172,6 +182,7 @@ async def _latencies(request: bytes, port: int, seconds: float) -> tuple[float, 
                 raise RuntimeError(f"B was answered {status}: what it would have waited is not known")
             await asyncio.sleep(PAUSE_SECONDS)
         writer.close()
+        await writer.wait_closed()
 
     await asyncio.gather(*(call(number) for number in range(CONNECTIONS)))
     return tuple(found)
@@ -190,6 +201,7 @@ async def flood(request: bytes, port: int, per_second: float, seconds: float) ->
             answers[await _exchange(reader, writer, request)] += 1
             turn += FLOOD_CONNECTIONS
         writer.close()
+        await writer.wait_closed()
 
     await asyncio.gather(*(call(number) for number in range(FLOOD_CONNECTIONS)))
     return answers
