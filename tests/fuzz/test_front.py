@@ -1,4 +1,7 @@
-"""A short piece of the fuzzing of the front with each run of the tests; the long one is ``python -m tests.fuzz``."""
+"""A short piece of the fuzzing of the front with each run of the tests: with that of the readers a minute of one core.
+
+The long one is ``python -m tests.fuzz``.
+"""
 
 import random
 from collections.abc import Iterator
@@ -25,6 +28,10 @@ FOUND = [
 ]
 """What fuzzing found, or a reader of the code; each was answered wrong once."""
 
+PIECES = 4
+"""What takes long is cut into so many tests, which run side by side."""
+piecewise = pytest.mark.parametrize("piece", range(PIECES))
+
 
 def run_many(run: command.Run) -> None:
     for number in range(5_000):
@@ -44,13 +51,15 @@ def test_what_was_found_stays_mended(running: worker.Worker, pieces: list[bytes]
     running.check(pieces)
 
 
-def test_a_connection_fed_by_hand() -> None:
-    for number in range(15_000):
+@piecewise
+def test_a_connection_fed_by_hand(piece: int) -> None:
+    for number in range(piece, 110_000, PIECES):
         assert not command.case("wire", wire.run, 1, number)
 
 
-def test_a_worker_over_sockets(running: worker.Worker) -> None:
-    for number in range(800):
+@piecewise
+def test_a_worker_over_sockets(running: worker.Worker, piece: int) -> None:
+    for number in range(piece, 6_000, PIECES):
         assert not command.case("worker", running.run, 1, number)
 
 

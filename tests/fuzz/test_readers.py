@@ -6,16 +6,18 @@ from dataplane.routing import prefix_key
 from tests.fuzz import __main__ as command
 from tests.fuzz import keys, parsers
 from tests.fuzz.report import Finding
-from tests.fuzz.test_front import run_many
+from tests.fuzz.test_front import PIECES, piecewise, run_many
 
 
-def test_prefix_keys() -> None:
-    for number in range(10_000):
+@piecewise
+def test_prefix_keys(piece: int) -> None:
+    for number in range(piece, 75_000, PIECES):
         assert not command.case("keys", keys.run, 1, number)
 
 
-def test_parsers() -> None:
-    for number in range(40_000):
+@piecewise
+def test_parsers(piece: int) -> None:
+    for number in range(piece, 300_000, PIECES):
         assert not command.case("parsers", parsers.run, 1, number)
 
 
