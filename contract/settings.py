@@ -138,7 +138,7 @@ SETTINGS: tuple[Setting, ...] = (
         "CONNECTIONS_MAX",
         "10000",
         "connections",
-        "client connections a worker keeps; more are answered 503",
+        "client connections a worker keeps, fewer where file descriptors do not suffice; more are answered 503",
         1,
         10**6,
     ),
