@@ -54,10 +54,19 @@ audit-dependencies: ## known vulnerabilities of what the lock files name (asks P
 # In an environment of its own: a scanner's own dependencies are not the product's. --strict: unknown is not unharmed.
 	@test -x .audit/bin/pip-audit || { $(PYTHON) -m venv .audit && .audit/bin/python -m pip --disable-pip-version-check \
 		--quiet install pip-audit==$(PIP_AUDIT); }
-	for part in dev advise controlplane dataplane host build; do \
-		.audit/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/$$part.lock || exit 1; done
+# A release with known vulnerabilities: a service that does not name them says nothing of others, either.
+	@echo jinja2==2.4.1 > .audit/known.txt
+	@if .audit/bin/pip-audit --disable-pip --no-deps -r .audit/known.txt 2>&1 | grep -q 'Found [1-9]'; then \
+		for part in dev advise controlplane dataplane host build; do \
+			.audit/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/$$part.lock || exit 1; \
+		done; \
+	else \
+		echo "Dependencies are not scanned: PyPI's advisory service is not reached from here." >&2; exit $(UNREACHED); \
+	fi
 
 PIP_AUDIT := 2.10.1
+# The exit code when nothing could be looked up; continuous integration that reaches no advisories sets it to 0.
+UNREACHED ?= 1
 LOCK := --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 
 clean: ## remove what set-up, tests and builds leave; not the data of `make run`
