@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from contract.settings import Settings
@@ -49,6 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions.add_parser("reseal", help="seal all secrets anew under the first of the secret keys")
     for action in actions.choices.values():
         action.add_argument("--json", action="store_true", help="print JSON")
+        # As good after the action as before it, where the parser of all of them has it.
+        action.add_argument(
+            "--data-dir", type=Path, default=argparse.SUPPRESS, metavar="DIR", help="of a running `warmroute up`"
+        )
 
 
 def run(options: argparse.Namespace, settings: Settings) -> int:

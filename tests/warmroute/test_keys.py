@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.access.stage import secret_key
-from warmroute.cli import main
+from warmroute.cli import build_parser, main
 
 
 @pytest.fixture
@@ -72,3 +72,9 @@ def test_a_key_file_that_is_not_there_is_named(
     monkeypatch.delenv("WARMROUTE_SECRET_KEY")
     monkeypatch.setenv("WARMROUTE_SECRET_KEY_FILE", str(tmp_path / "none"))
     assert "WARMROUTE_SECRET_KEY_FILE cannot be read" in keys(capsys, "create", "--role", "admin", code=2)
+
+
+@pytest.mark.parametrize("words", [["--data-dir", "d", "list"], ["list", "--data-dir", "d"], ["list"]])
+def test_the_directory_of_a_running_up_may_stand_before_or_after_the_action(words: list[str]) -> None:
+    options = build_parser().parse_args(["keys", *words])
+    assert options.data_dir == (Path("d") if "d" in words else None)
