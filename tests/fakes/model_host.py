@@ -75,7 +75,8 @@ class ModelHost:
         self._thread = thread
         self._connections: set[_Connection] = set()
         self._listener: socket.socket | None = None
-        self._accepting: asyncio.Task[None] | None = None
+        self._taking: set[asyncio.Task[None]] = set()
+        self._is_dead = False
         # Bound for the host's whole life and never listening: nobody else gets the port while the host is down.
         self._reservation = socket.socket()
         self._reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -100,6 +101,7 @@ class ModelHost:
     def start(self) -> None:
         """Take connections, on the same port as ever."""
         if self._listener is None:
+            self._is_dead = False
             self._thread.call(self._listen, 1024)
 
     def refuse(self) -> None:
@@ -114,6 +116,7 @@ class ModelHost:
     def die(self) -> None:
         """Refuse new connections and throw away the open ones, as when the process is killed."""
         self._thread.call(self._shut)
+        self._is_dead = True
         self.drop_connections(reset=True)
 
     def drop_connections(self, *, reset: bool = False, idle_only: bool = False) -> None:
@@ -153,23 +156,29 @@ class ModelHost:
         listener.listen(0 if backlog is None else backlog)
         self._listener = listener
         if backlog is not None:
-            self._accepting = self._thread.loop.create_task(self._accept(listener))
+            self._thread.loop.add_reader(listener.fileno(), self._accept, listener)
 
-    async def _accept(self, listener: socket.socket) -> None:
+    def _accept(self, listener: socket.socket) -> None:
+        """Take one connection in one step: a coroutine that is cancelled just then would lose it, open."""
+        try:
+            connected, _ = listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        connected.setblocking(False)
+        # asyncio does this only for sockets that were made with the protocol's number.
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # Small, so that what was sent is what the other side took and not what this machine keeps for it.
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 256 * 1024)
+        taking = self._thread.loop.create_task(self._take(connected))
+        self._taking.add(taking)
+        taking.add_done_callback(self._taking.discard)
+
+    async def _take(self, connected: socket.socket) -> None:
         loop = self._thread.loop
-        while True:
-            connected, _ = await loop.sock_accept(listener)
-            # asyncio does this only for sockets that were made with the protocol's number.
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # Small, so that what was sent is what the other side took and not what this machine keeps for it.
-            connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 256 * 1024)
-            with contextlib.suppress(OSError):
-                await loop.connect_accepted_socket(lambda: _Connection(self, loop), connected)
+        with contextlib.suppress(OSError):
+            await loop.connect_accepted_socket(lambda: _Connection(self, loop), connected)
 
     def _shut(self) -> None:
-        if self._accepting is not None:
-            self._accepting.cancel()
-            self._accepting = None
         if self._listener is not None:
             self._thread.loop.remove_reader(self._listener.fileno())
             self._listener.close()
@@ -226,6 +235,9 @@ class _Connection(asyncio.Protocol):
         self._host.connections_made += 1
         self._host._connections.add(self)
         self._reader = RequestReader(self._host.name, self._host.connections_made, faults=self._host.faults)
+        if self._host._is_dead:
+            # Accepted in its last moment.
+            self.reset()
 
     def data_received(self, data: bytes) -> None:
         self._reader.buffer += data
