@@ -1,7 +1,8 @@
 """The worker's client for what is off the hot path (routes, leases of workers): one server or a cluster.
 
-Which of the two it is, is asked when a connection is first made, so that a worker starts while Redis is away. Methods
-raise RedisError or OSError. What changes here: ``_client``, set once it is known.
+Which of the two it is, is asked when a connection is first made, so that a worker starts while Redis is away. Many
+tasks may call at once. Methods raise RedisError or OSError, and CancelledError only in a task that was cancelled. What
+changes here: ``_client``, set once it is known, and what is being closed.
 """
 
 import asyncio
@@ -28,6 +29,7 @@ class RedisClient:
         self._url = url
         self._client: Redis | RedisCluster | None = None
         self._finding_out = asyncio.Lock()
+        self._closing: set[asyncio.Future[None]] = set()
 
     async def hmget(self, key: str, fields: list[str]) -> list[bytes | None]:
         async with self._connected() as client:
@@ -50,9 +52,10 @@ class RedisClient:
                     await subscriber.aclose()
 
     async def aclose(self) -> None:
-        """Close all connections; a later call opens new ones."""
+        """Close all connections; a later call opens new ones. Never fails."""
         if self._client is not None:
-            await self._client.aclose()
+            self._hang_up(self._client)
+        await self._all_hung_up()
 
     @contextlib.asynccontextmanager
     async def _connected(self) -> AsyncIterator[Redis | RedisCluster]:
@@ -69,17 +72,23 @@ class RedisClient:
             # Taken for one server, it is a cluster that hid it when it was asked.
             self._forget(client)
             raise
-        except (RedisConnectionError, RedisTimeoutError, OSError, asyncio.CancelledError):
-            # Other connections may be as dead as this one, and the slot may be another node's by now: the next call
-            # opens a new connection, and asks the nodes of a cluster anew.
-            await self.aclose()
+        except (RedisConnectionError, RedisTimeoutError, OSError):
+            self._hang_up(client)
             raise
+        except (asyncio.CancelledError, AttributeError, RuntimeError) as error:
+            self._hang_up(client)
+            if isinstance(error, asyncio.CancelledError) and _is_asked_to_stop():
+                raise
+            # Another call has hung up meanwhile: asyncio lets all who wait for one connection to close be cancelled
+            # with the first of them, and redis-py does not expect a connection to go while it waits on it.
+            raise RedisConnectionError(f"the connection was closed by another call ({error!r})") from error
         finally:
-            if client is not None and client is not self._client:
-                await client.aclose()
+            if client is not self._client:
+                self._hang_up(client)
 
     async def _any_client(self) -> Redis | RedisCluster:
         async with self._finding_out:
+            await self._all_hung_up()
             if self._client is None:
                 self._client = await _find_out(self._url)
             return self._client
@@ -89,11 +98,38 @@ class RedisClient:
         if client is self._client:
             self._client = None
 
+    def _hang_up(self, client: Redis | RedisCluster | None) -> None:
+        """Close its connections, also those in use: they may be as dead as the one that failed.
+
+        The next call opens a new one, and asks the nodes of a cluster anew. Closing is no caller's to wait for, as it
+        may end with an error of its own or with the caller's cancellation.
+        """
+        if client is not None:
+            closing = asyncio.ensure_future(client.aclose())
+            self._closing.add(closing)
+            closing.add_done_callback(self._hung_up)
+
+    def _hung_up(self, closing: "asyncio.Future[None]") -> None:
+        self._closing.discard(closing)
+        # Whatever became of it, nobody uses those connections again.
+        _ = closing.cancelled() or closing.exception()
+
+    async def _all_hung_up(self) -> None:
+        """Wait until no connection is left that is about to go."""
+        while self._closing:
+            await asyncio.wait(self._closing)
+
     def _on_one_node(self, cluster: RedisCluster) -> Redis:
         node = random.choice(cluster.get_nodes())  # noqa: S311 - another one each time a node was dead
         options: dict[str, Any] = {**parse_url(self._url), **_LIMITS, "host": node.host, "port": node.port}
         kind = options.pop("connection_class", Connection)
         return Redis.from_pool(ConnectionPool(connection_class=kind, **options))
+
+
+def _is_asked_to_stop() -> bool:
+    """Whether the running task was cancelled: CancelledError alone does not say so, as one can come from a future."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def _find_out(url: str) -> Redis | RedisCluster:

@@ -95,17 +95,21 @@ class RouteWatcher:
             await self._script(_WITHDRAW, self._worker)
 
     async def _look(self) -> None:
-        """Read the table if it is another than the current one."""
+        """Take the table in Redis if it is another than the current one. Never fails: the looking must go on."""
         try:
-            table = await self._newer()
-            routes = Routes(table, self.current) if table is not None else None
+            await self._take_newer()
         except (RedisError, OSError, TimeoutError) as error:
             self._note_reachable(False, error)
-            return
         except ValueError as error:
             self._note_reachable(True)
             self._note_unusable(str(error))
-            return
+        except Exception as error:
+            # Of no known kind, so a fault of ours; a worker that gave up looking would serve old routes in silence.
+            self._note_unusable(repr(error))
+
+    async def _take_newer(self) -> None:
+        table = await self._newer()
+        routes = Routes(table, self.current) if table is not None else None
         self._note_reachable(True)
         self._note_unusable("")
         if table is not None and routes is not None:

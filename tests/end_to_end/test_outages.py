@@ -138,7 +138,7 @@ def test_a_worker_that_was_cut_off_gets_the_removal_afterwards(
     assert invoke(runtimes[0], endpoint, b"x") == "h2"
     old.die()
     link.is_cut = False
-    wait_until(lambda: far.client().ask(f"/endpoints/{endpoint}/invocations", b"x").outcome() == 200, 20.0)
+    wait_until(lambda: far.client().ask(f"/endpoints/{endpoint}/invocations", b"x").outcome() == 200, 4.0)
     assert {invoke(runtimes[1], endpoint, b"x") for _ in range(10)} == {"h2"}
     far.stop()
     link.close()

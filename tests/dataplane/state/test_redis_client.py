@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import random
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from unittest.mock import AsyncMock, patch
 
@@ -135,3 +137,37 @@ async def test_calls_that_come_first_together_make_one_client() -> None:
         client = RedisClient("redis://unused")
         await asyncio.gather(*(client.hmget(KEY, ["a"]) for _ in range(3)))
     assert len(made) == 1
+
+
+@pytest.mark.parametrize("kind", ["server", "cluster"])
+async def test_calls_that_are_given_up_break_others_off_only_with_errors_of_redis(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    """Whoever gives up closes all connections. A CancelledError of that would end the others' tasks in silence."""
+    server: PrivateServer = request.getfixturevalue(kind)
+    dice = random.Random(7)
+    outcomes: Counter[str] = Counter()
+
+    async def one_call(client: RedisClient) -> None:
+        if dice.random() < 0.2:
+            async with client.pubsub() as channel:
+                await channel.subscribe(CHANNEL)
+                await channel.get_message(timeout=0.01)
+        else:
+            await client.hmget(KEY, ["a"])
+
+    async def caller(client: RedisClient) -> None:
+        for _ in range(300):
+            try:
+                async with asyncio.timeout(dice.choice([0.0, 0.0002, 0.001, 0.003, 1.0])):
+                    await one_call(client)
+                outcomes["answered"] += 1
+            except (RedisError, OSError):
+                outcomes["broken off"] += 1
+
+    async with client_of(server.url) as client:
+        async with asyncio.timeout(30):
+            ended = await asyncio.gather(*(caller(client) for _ in range(12)), return_exceptions=True)
+        assert ended == [None] * 12
+        assert min(outcomes["answered"], outcomes["broken off"]) > 100
+        await wait_until_async(lambda: answers(client), 5.0)  # type: ignore[arg-type, return-value]

@@ -5,6 +5,7 @@ import os
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from unittest.mock import AsyncMock, Mock
 
 import msgspec
 import pytest
@@ -226,6 +227,28 @@ async def test_a_connection_that_stopped_forwarding_is_noticed(private_redis: Ca
         server.resume()
         publisher.write(table(2))
         await wait_until_async(lambda: seen.applied == [1, 2], 1.0)
+
+
+async def test_the_looking_survives_what_nobody_expects(
+    publisher: Publisher, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In reading as well as in applying; it is said once, not at each look."""
+    publisher.write(table(1))
+    async with watching(publisher.url, resync=0.1) as seen:
+        with monkeypatch.context() as patch:
+            broken = AsyncMock(side_effect=ZeroDivisionError("nobody expects this"))
+            patch.setattr(seen.client, "hmget", broken)
+            await wait_until_async(lambda: broken.await_count >= 3)
+        publisher.write(table(2))
+        await wait_until_async(lambda: seen.applied == [1, 2], 1.0)
+        with monkeypatch.context() as patch:
+            broken = Mock(side_effect=ZeroDivisionError("nor this"))
+            patch.setattr(seen.watcher, "_applied", broken)
+            publisher.write(table(3))
+            await wait_until_async(lambda: broken.called)
+        publisher.write(table(4))
+        await wait_until_async(lambda: seen.applied == [1, 2, 4], 1.0)
+    assert caplog.text.count("nobody expects this") == caplog.text.count("nor this") == 1
 
 
 # --- on disk ---------------------------------------------------------------------------------------------------------
