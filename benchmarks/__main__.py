@@ -17,6 +17,8 @@ PARTS = {
     "scaling": "seven hosts become eight, and eight seven, under load, in virtual time",
     "sockets": "a small case in virtual time and over real sockets: do they agree",
     "trace": "a production trace with its own timestamps, in virtual time: strategies, lengths, thresholds",
+    "engine": "a real engine's prompt caches on the CPU behind the whole product, strategy by strategy",
+    "rivals": "the LLM routers' cache policies and the product in front of the same real prompt caches",
     "overflow": "where a request goes when its home is busy: the product's rule and others, in virtual time",
     "admission": "what choosing and counting a request costs a worker and Redis",
     "scale": "what a request costs the workers as instances, endpoints, workers and open streams grow",

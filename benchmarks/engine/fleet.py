@@ -11,6 +11,8 @@ from pathlib import Path
 import boto3
 import httpx
 
+from benchmarks.engine.load import MODEL
+
 HERE = Path(__file__).parent
 CACHE = HERE.parents[1] / ".bench"
 """Environments that benchmarks make for themselves; not part of the repository."""
@@ -56,7 +58,7 @@ def hosts(count: int, slots: int, directory: Path) -> Iterator[list[str]]:
         urls = []
         for number in range(count):
             port = free_port()
-            options = ["--model", model, "--port", str(port), "--slots", str(slots)]
+            options = ["--model", model, "--model-name", MODEL, "--port", str(port), "--slots", str(slots)]
             options += ["--context-tokens", str(CONTEXT_TOKENS)]
             command = [python, HERE / "host.py", *options]
             stack.enter_context(process(command, directory / f"host-{number}.log"))
@@ -109,13 +111,13 @@ class Product:
         container = {"Image": "engine", "Environment": environment}
         self._sagemaker.create_model(ModelName="engine", PrimaryContainer=container, ExecutionRoleArn=ROLE)
         config = self._configure(len(urls), {"RoutingStrategy": "RANDOM"})
-        self._sagemaker.create_endpoint(EndpointName="engine", EndpointConfigName=config)
+        self._sagemaker.create_endpoint(EndpointName=MODEL, EndpointConfigName=config)
         self._settle()
 
     def switch(self, count: int, routing: dict[str, object]) -> None:
         """Update the endpoint to another RoutingConfig, and return when it is in service with it."""
         config = self._configure(count, routing)
-        self._sagemaker.update_endpoint(EndpointName="engine", EndpointConfigName=config)
+        self._sagemaker.update_endpoint(EndpointName=MODEL, EndpointConfigName=config)
         self._settle()
 
     def _configure(self, count: int, routing: dict[str, object]) -> str:
@@ -130,7 +132,7 @@ class Product:
 
     def _settle(self) -> None:
         end = time.monotonic() + _SETTLE_SECONDS
-        while (said := self._sagemaker.describe_endpoint(EndpointName="engine"))["EndpointStatus"] != "InService":
+        while (said := self._sagemaker.describe_endpoint(EndpointName=MODEL))["EndpointStatus"] != "InService":
             if said["EndpointStatus"] == "Failed" or time.monotonic() > end:
                 raise RuntimeError(f"the endpoint is {said['EndpointStatus']}: {said.get('FailureReason')}")
             time.sleep(0.1)

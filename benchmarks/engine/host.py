@@ -11,12 +11,15 @@ def main() -> None:
     """Serve until a signal; prints the address when ready."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", required=True)
+    parser.add_argument("--model-name", required=True)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--slots", type=int, required=True)
     parser.add_argument("--context-tokens", type=int, required=True, help="of each slot")
     options = parser.parse_args()
     params = xllamacpp.CommonParams()
     params.model.path = options.model
+    # Routers that ask the hosts for their models pass on no other name.
+    params.model_alias = {options.model_name}
     params.hostnames = ["127.0.0.1"]
     params.port = options.port
     params.n_parallel = options.slots

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import httpx
 import msgspec
 
+MODEL = "engine"
+"""The name of the endpoint, and of the hosts' model for routers that ask them."""
 TENANT_WORDS, QUESTION_WORDS, ANSWER_TOKENS = 4_000, 20, 16
 """A word is a token of the model (model.py, words)."""
 _WORDS = [head + tail for head, tail in itertools.product(
@@ -58,7 +60,7 @@ def _text(dice: random.Random, words: int) -> str:
 def _body(prompt: str, question: str) -> bytes:
     return msgspec.json.encode(
         {
-            "model": "engine",
+            "model": MODEL,
             "messages": [{"role": "system", "content": prompt}, {"role": "user", "content": question}],
             "stream": True,
             "stream_options": {"include_usage": True},

@@ -13,8 +13,9 @@ from benchmarks.engine.load import Load, Sample
 from benchmarks.plot import Curve, Panel, Plot
 from benchmarks.result import Result, Table, Value, machine_facts
 
-HOSTS, SLOTS = 4, 4
-"""Slots a host: it keeps the prompt of each, so 16 prompts are warm at most in all of them."""
+HOSTS = 4
+SLOTS = (2, 4)
+"""Of a host, case by case. A slot keeps the prompt it served last: all hosts together hold 8 prompts, or 16."""
 LOAD = Load(tenants=8, requests=80, in_flight=4, skew=0.0)
 QUICK_LOAD = Load(tenants=2, requests=8, in_flight=2, skew=0.0)
 SEEDS = (1, 2, 3, 4, 5)
@@ -40,6 +41,7 @@ class Run:
 
     way: str
     load: Load
+    slots: int
     seed: int
     wall_seconds: float
     samples: list[Sample]
@@ -61,8 +63,8 @@ class Run:
     def line(self) -> str:
         """Return the run in one line."""
         return (
-            f"{self.way}, {self.load.tenants} tenants, skew {self.load.skew:g}, seed {self.seed}: TTFT P50 "
-            f"{self.ttft(0.5):.2f} s, cached {self.cached_share:.3f}, {self.wall_seconds:.0f} s"
+            f"{self.way}, {self.slots} slots, {self.load.tenants} tenants, skew {self.load.skew:g}, seed {self.seed}: "
+            f"TTFT P50 {self.ttft(0.5):.2f} s, cached {self.cached_share:.3f}, {self.wall_seconds:.0f} s"
         )
 
 
@@ -71,25 +73,26 @@ def run(*, quick: bool, say: Say) -> Result:
     started = time.process_time()
     asked, seeds = (QUICK_LOAD, SEEDS[:1]) if quick else (LOAD, SEEDS)
     runs: list[Run] = []
-    with (
-        tempfile.TemporaryDirectory() as directory,
-        fleet.hosts(HOSTS, SLOTS, Path(directory)) as urls,
-        fleet.product(urls, Path(directory)) as product,
-    ):
-        for seed in seeds:
-            for number, (strategy, routing) in enumerate(STRATEGIES.items()):
-                product.switch(HOSTS, routing)
-                runs.append(once(strategy, product.data_url, asked, seed, number))
-                say(runs[-1].line())
+    for slots in SLOTS[:1] if quick else SLOTS:
+        with (
+            tempfile.TemporaryDirectory() as directory,
+            fleet.hosts(HOSTS, slots, Path(directory)) as urls,
+            fleet.product(urls, Path(directory)) as product,
+        ):
+            for seed in seeds:
+                for number, (strategy, routing) in enumerate(STRATEGIES.items()):
+                    product.switch(HOSTS, routing)
+                    runs.append(once(strategy, product.data_url, asked, slots, seed, number))
+                    say(runs[-1].line())
     return _result(runs, quick, round(time.process_time() - started, 1))
 
 
-def once(way: str, base_url: str, asked: Load, seed: int, text: int) -> Run:
+def once(way: str, base_url: str, asked: Load, slots: int, seed: int, text: int) -> Run:
     """Send one load. ``text`` makes its prompts new ones: what the hosts keep of earlier runs helps none."""
     calls = load.bodies(asked, seed, text)
     began = time.perf_counter()
     samples = asyncio.run(load.serve(base_url, calls, asked.in_flight))
-    return Run(way, asked, seed, time.perf_counter() - began, samples)
+    return Run(way, asked, slots, seed, time.perf_counter() - began, samples)
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -97,7 +100,7 @@ def once(way: str, base_url: str, asked: Load, seed: int, text: int) -> Run:
 
 def _result(runs: Sequence[Run], quick: bool, cpu_seconds: float) -> Result:
     settings: dict[str, Value] = {
-        "hosts": HOSTS, "slots a host": SLOTS, "threads a host": 1, "tenants": LOAD.tenants,
+        "hosts": HOSTS, "slots a host": ", ".join(map(str, SLOTS)), "threads a host": 1, "tenants": LOAD.tenants,
         "tokens of a tenant's prompt": load.TENANT_WORDS, "tokens out": load.ANSWER_TOKENS,
         "requests": LOAD.requests, "in flight": LOAD.in_flight, "PrefixLength": PREFIX_LENGTH,
         "ConcurrencyThreshold": THRESHOLD,
@@ -120,13 +123,14 @@ def _result(runs: Sequence[Run], quick: bool, cpu_seconds: float) -> Result:
 
 
 def strategies_table(runs: Sequence[Run]) -> Table:
-    """Return one row a strategy."""
-    rows = []
-    for way in dict.fromkeys(done.way for done in runs):
-        mine = [done for done in runs if done.way == way]
-        rows.append([way, *(figure_spread(mine, column) for column in COLUMNS)])
+    """Return one row a number of slots and strategy."""
+    rows = [
+        [str(slots), way, *(figure_spread(mine, column) for column in COLUMNS)]
+        for slots, way in dict.fromkeys((done.slots, done.way) for done in runs)
+        if (mine := [done for done in runs if (done.slots, done.way) == (slots, way)])
+    ]
     caption = "The strategies: median of the runs and, in brackets, the least and the most."
-    return Table("strategies", caption, ["way", *COLUMNS], rows)
+    return Table("strategies", caption, ["slots a host", "strategy", *COLUMNS], rows)
 
 
 COLUMNS: dict[str, tuple[Callable[[Run], float], str]] = {
@@ -145,38 +149,43 @@ def figure_spread(runs: Sequence[Run], column: str) -> str:
     return f"{median(values):{form}} [{min(values):{form}}, {max(values):{form}}]"
 
 
-def _pairs(runs: Sequence[Run]) -> list[tuple[int, float, float]]:
-    """Return (seed, fall of P50 TTFT, rise of the cached share) of PREFIX_AWARE against RANDOM."""
-    by = {(done.way, done.seed): done for done in runs}
+def _pairs(runs: Sequence[Run]) -> list[tuple[int, int, float, float]]:
+    """Return (slots, seed, fall of P50 TTFT, rise of the cached share) of PREFIX_AWARE against RANDOM."""
+    by = {(done.way, done.slots, done.seed): done for done in runs}
     return [
-        (seed, 1 - by[PREFIX_AWARE, seed].ttft(0.5) / by[RANDOM, seed].ttft(0.5),
-         by[PREFIX_AWARE, seed].cached_share / max(by[RANDOM, seed].cached_share, 1e-9))
-        for seed in sorted({done.seed for done in runs})
+        (slots, seed, 1 - by[PREFIX_AWARE, slots, seed].ttft(0.5) / by[RANDOM, slots, seed].ttft(0.5),
+         by[PREFIX_AWARE, slots, seed].cached_share / max(by[RANDOM, slots, seed].cached_share, 1e-9))
+        for slots, seed in dict.fromkeys((done.slots, done.seed) for done in runs)
     ]  # fmt: skip
 
 
 def pairs_table(runs: Sequence[Run]) -> Table:
-    """Return one row a seed."""
-    rows = [[str(seed), f"{fall:.1%}", f"{rise:.2f} x"] for seed, fall, rise in _pairs(runs)]
+    """Return one row a number of slots and seed."""
+    rows = [[str(slots), str(seed), f"{fall:.1%}", f"{rise:.2f} x"] for slots, seed, fall, rise in _pairs(runs)]
     caption = "PREFIX_AWARE against RANDOM, run by run."
-    return Table("pairs", caption, ["seed", "P50 TTFT below RANDOM's by", "cached share to RANDOM's"], rows)
+    columns = ["slots a host", "seed", "P50 TTFT below RANDOM's by", "cached share to RANDOM's"]
+    return Table("pairs", caption, columns, rows)
 
 
 def findings(runs: Sequence[Run]) -> list[str]:
     """Return what the runs say, also where it is less than expected."""
-    pairs = _pairs(runs)
-    fell = sum(fall >= P50_FALL for _, fall, _ in pairs)
-    rose = sum(rise >= CACHED_RISE for _, _, rise in pairs)
-    return [
-        f"P50 TTFT with PREFIX_AWARE is at least {P50_FALL:.0%} below RANDOM's in {fell} of {len(pairs)} runs; "
-        f"the cached share of prompt tokens is at least {CACHED_RISE:g} times RANDOM's in {rose} of {len(pairs)}."
-    ]
+    said = []
+    for slots in dict.fromkeys(done.slots for done in runs):
+        pairs = [pair for pair in _pairs(runs) if pair[0] == slots]
+        fell = sum(fall >= P50_FALL for _, _, fall, _ in pairs)
+        rose = sum(rise >= CACHED_RISE for _, _, _, rise in pairs)
+        said.append(
+            f"{slots} slots a host: P50 TTFT with PREFIX_AWARE is at least {P50_FALL:.0%} below RANDOM's in {fell} of "
+            f"{len(pairs)} runs; the cached share of prompt tokens is at least {CACHED_RISE:g} times RANDOM's in "
+            f"{rose} of {len(pairs)}."
+        )
+    return said
 
 
 def record(done: Run) -> dict[str, Value]:
     """Return one run as figures."""
     return {
-        "way": done.way, "tenants": done.load.tenants, "skew": done.load.skew, "seed": done.seed,
+        "way": done.way, "slots": done.slots, "tenants": done.load.tenants, "skew": done.load.skew, "seed": done.seed,
         "wall_seconds": round(done.wall_seconds, 2), "cached_share": round(done.cached_share, 4),
         "ttft_mean": round(done.mean_ttft, 4),
         **{f"ttft_p{percent}": round(done.ttft(percent / 100), 4) for percent in (50, 90, 99)},
@@ -184,10 +193,14 @@ def record(done: Run) -> dict[str, Value]:
 
 
 def _plot(runs: Sequence[Run]) -> Plot:
-    curves = []
-    for way in dict.fromkeys(done.way for done in runs):
-        times = sorted(sample.ttft_seconds for done in runs if done.way == way for sample in done.samples)
-        curves.append(Curve(way, [round(value, 4) for value in times],
-                            [round((rank + 1) / len(times), 4) for rank in range(len(times))], "stairs"))  # fmt: skip
-    panel = Panel("Time to first token, llama.cpp on 4 hosts", "seconds", "share of requests", curves, log_x=True)
-    return Plot("ttft", "Time to first token, all runs together.", [panel])
+    panels = []
+    for slots in dict.fromkeys(done.slots for done in runs):
+        curves = []
+        for way in dict.fromkeys(done.way for done in runs):
+            mine = [done for done in runs if (done.slots, done.way) == (slots, way)]
+            times = sorted(sample.ttft_seconds for done in mine for sample in done.samples)
+            shares = [round((rank + 1) / len(times), 4) for rank in range(len(times))]
+            curves.append(Curve(way, [round(value, 4) for value in times], shares, "stairs"))
+        title = f"llama.cpp on {HOSTS} hosts of {slots} slots"
+        panels.append(Panel(title, "time to first token, s", "share of requests", curves, log_x=True))
+    return Plot("ttft", "Time to first token, all runs together.", panels)

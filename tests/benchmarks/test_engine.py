@@ -74,18 +74,26 @@ async def test_a_stream_that_is_not_whole_ends_the_run(host: ModelHost, said: li
         await load.serve(host.url, load.bodies(LOAD, 1)[:1], 1)
 
 
-def ran(way: str, seed: int, ttft: float, cached: int, asked: Load = LOAD) -> Run:
-    return Run(way, asked, seed, 10.0, [Sample(0, ttft, 100, cached), Sample(1, ttft, 100, cached)])
+def ran(way: str, seed: int, ttft: float, cached: int, asked: Load = LOAD, slots: int = 2) -> Run:
+    return Run(way, asked, slots, seed, 10.0, [Sample(0, ttft, 100, cached), Sample(1, ttft, 100, cached)])
 
 
 def test_findings_count_the_runs_that_reach_what_is_expected_and_those_that_do_not() -> None:
     runs = [ran(RANDOM, 1, 1.0, 30), ran(LEAST, 1, 0.9, 30), ran(PREFIX_AWARE, 1, 0.1, 90)]
     runs += [ran(RANDOM, 2, 1.0, 50), ran(LEAST, 2, 0.9, 30), ran(PREFIX_AWARE, 2, 0.5, 90)]
-    assert study.pairs_table(runs).rows == [["1", "90.0%", "3.00 x"], ["2", "50.0%", "1.80 x"]]
-    assert "in 1 of 2 runs" in study.findings(runs)[0]
-    assert "RANDOM's in 1 of 2." in study.findings(runs)[0]
-    rows = {row[0]: row[1:] for row in study.strategies_table(runs).rows}
-    assert rows[PREFIX_AWARE][0] == "0.30 [0.10, 0.50]"
+    runs += [ran(way, 1, 1.0, 30, slots=4) for way in (RANDOM, LEAST, PREFIX_AWARE)]
+    assert study.pairs_table(runs).rows == [
+        ["2", "1", "90.0%", "3.00 x"], ["2", "2", "50.0%", "1.80 x"], ["4", "1", "0.0%", "1.00 x"]
+    ]  # fmt: skip
+    two, four = study.findings(runs)
+    assert two.startswith("2 slots a host: P50")
+    assert "in 1 of 2 runs" in two
+    assert "RANDOM's in 1 of 2." in two
+    assert four.startswith("4 slots a host: P50")
+    assert "RANDOM's in 0 of 1." in four
+    rows = {(row[0], row[1]): row[2:] for row in study.strategies_table(runs).rows}
+    assert rows["2", PREFIX_AWARE][0] == "0.30 [0.10, 0.50]"
+    assert rows["4", PREFIX_AWARE][0] == "1.00 [1.00, 1.00]"
 
 
 def test_rivals_say_where_the_product_stands_for_each_load() -> None:
