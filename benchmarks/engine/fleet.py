@@ -12,6 +12,7 @@ import boto3
 import httpx
 
 from benchmarks.engine.load import MODEL
+from benchmarks.errors import BenchmarkError
 
 HERE = Path(__file__).parent
 CACHE = HERE.parents[1] / ".bench"
@@ -23,7 +24,7 @@ ROLE = "arn:aws:iam::000000000000:role/warmroute"
 
 
 def engine_python() -> Path:
-    """Return the interpreter of the engine's environment, made when it is missing. Raises CalledProcessError."""
+    """Return the interpreter of the engine's environment, made when it is missing. Raises BenchmarkError."""
     environment = CACHE / "engine"
     python = environment / "bin" / "python"
     wanted = (HERE / "requirements.txt").read_text()
@@ -31,7 +32,10 @@ def engine_python() -> Path:
     if not marker.exists() or marker.read_text() != wanted:
         subprocess.run([sys.executable, "-m", "venv", "--clear", environment], check=True)
         pip: list[str | Path] = [python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
-        subprocess.run([*pip, "-r", HERE / "requirements.txt"], check=True)
+        ended = subprocess.run([*pip, "-r", HERE / "requirements.txt"], capture_output=True, text=True)
+        if ended.returncode:
+            words = (ended.stderr or ended.stdout).strip().splitlines() or ["it said nothing"]
+            raise BenchmarkError(f"the engine's wheels were not installed by pip: {words[-1]}")
         marker.write_text(wanted)
     return python
 
