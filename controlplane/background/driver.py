@@ -101,6 +101,10 @@ class Driver:
         except Exception as error:
             # A fault of ours. The other tasks go on, and this one is tried again; it may be the data of one endpoint.
             _note_failure(task, state, repr(error), error)
+        except asyncio.CancelledError as error:
+            # Without this task being asked to end, it is a library's: what ended another's wait for the same thing.
+            _heed_cancellation()
+            _note_failure(task, state, repr(error), error)
         else:
             _note_success(task, state)
             return delay
@@ -118,7 +122,8 @@ class Driver:
                     # What was changed while nobody listened.
                     self.wake()
                     await lost
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as error:
+                _heed_cancellation()
                 if not failures:
                     log.warning("notices of changes are not heard, so changes are seen by timer: %s", _reason(error))
                 failures += 1
@@ -160,7 +165,7 @@ def _heed_cancellation() -> None:
         raise asyncio.CancelledError
 
 
-def _note_failure(task: Task, state: TaskState, reason: str, fault: Exception | None) -> None:
+def _note_failure(task: Task, state: TaskState, reason: str, fault: BaseException | None) -> None:
     state.failures += 1
     state.failures_in_a_row += 1
     state.is_outage = fault is None
@@ -179,7 +184,7 @@ def _note_success(task: Task, state: TaskState) -> None:
     state.is_outage = False
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     if isinstance(error, ServiceUnavailable):
         return error.log or error.message
     return f"Redis: {error or type(error).__name__}" if isinstance(error, RedisError) else str(error) or repr(error)

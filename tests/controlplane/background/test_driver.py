@@ -147,6 +147,16 @@ async def test_another_reason_is_another_line_and_a_fault_of_ours_has_its_traceb
     assert records[1].exc_info
 
 
+async def test_a_cancellation_that_nobody_asked_for_is_a_failure_like_others(database: Database) -> None:
+    """asyncio cancels all who wait for one future with the first of them; the task must not end of it in silence."""
+    task = Recorder(interval=0.01)
+    task.fault = asyncio.CancelledError()
+    async with driven(database, task) as driver:
+        await wait_until_async(lambda: driver.states["recorder"].failures >= 2)
+        task.fault = None
+        await wait_until_async(lambda: not driver.states["recorder"].failures_in_a_row)
+
+
 async def test_a_failing_task_is_not_tried_in_a_hurry(database: Database) -> None:
     task = Recorder(interval=0.0)
     task.fault = OSError("away")
