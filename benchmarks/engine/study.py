@@ -14,8 +14,8 @@ from benchmarks.plot import Curve, Panel, Plot
 from benchmarks.result import Result, Table, Value, machine_facts
 
 HOSTS = 4
-SLOTS = (2, 4)
-"""Of a host, case by case. A slot keeps the prompt it served last: all hosts together hold 8 prompts, or 16."""
+SLOTS = (2, 3, 4)
+"""Of a host, case by case. A slot keeps the prompt it served last: all hosts together hold 8, 12 or 16 prompts."""
 LOAD = Load(tenants=8, requests=80, in_flight=4, skew=0.0)
 QUICK_LOAD = Load(tenants=2, requests=8, in_flight=2, skew=0.0)
 SEEDS = (1, 2, 3, 4, 5)
