@@ -15,6 +15,7 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import uvloop
 
@@ -27,6 +28,7 @@ from dataplane.front import Front
 from dataplane.guard import Guard
 from dataplane.host import Address
 from dataplane.host_credentials import HostCredentials
+from dataplane.lasting import LASTING, lasting
 from dataplane.memory import collect_seldom, give_back_holes, give_back_large_blocks
 from dataplane.metrics import Labels, Metrics
 from dataplane.parts import Parts
@@ -146,7 +148,7 @@ class Worker:
         )
         self._servers.append(server)
         self._gauge()
-        self._spawn(self._sweep())
+        self._keep(lasting(self._sweep(), "keep time limits"))
 
     async def drain(self, hurry: asyncio.Event) -> None:
         """Take no more, let requests finish within the limit (or until ``hurry``), end the rest in their API's form."""
@@ -204,7 +206,9 @@ class Worker:
         self.metrics.set_all("routes_generation", {(): float(routes.table.generation)})
 
     def _spawn(self, work: "asyncio.coroutines.Coroutine[object, object, None]") -> None:  # type: ignore[name-defined]
-        task = self.loop.create_task(work)
+        self._keep(self.loop.create_task(work))
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -273,6 +277,14 @@ async def serve(settings: Settings, slot: int, directory: Path | None, listener:
         loop.add_signal_handler(number, ended)
     loop.add_signal_handler(signal.SIGHUP, lambda: None)
     loop.add_reader(pipe, stop.set)
+
+    def fault(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        loop.default_exception_handler(context)
+        if LASTING in context:
+            logger.critical("Worker %d drains and ends, so that it is started anew", slot)
+            stop.set()
+
+    loop.set_exception_handler(fault)
     worker = Worker(settings, slot, directory)
     await worker.start(listener)
     collect_seldom()

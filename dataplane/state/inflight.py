@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
+from dataplane.lasting import lasting
 from dataplane.routing.admission import Outcome
 from dataplane.state import store
 from dataplane.state.ledger import Admit, Granted, Ledger, grant
@@ -121,7 +122,7 @@ class InFlight:
         if seed.trouble:
             logger.warning("Redis is not reachable (%s); routing on local counts until it is", seed.trouble)
         await asyncio.gather(*(link.tried.wait() for link in list(self._links.values())))
-        self._tasks = [asyncio.create_task(self._renew()), asyncio.create_task(self._watch_topology())]
+        self._tasks = [lasting(self._renew(), "renew leases"), lasting(self._watch_topology(), "watch the topology")]
 
     async def stop(self) -> None:
         """Tell the store the last releases and hang up."""

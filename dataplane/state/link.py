@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import hiredis
 
+from dataplane.lasting import lasting
 from dataplane.state import store
 from dataplane.state.ledger import Ledger
 
@@ -88,7 +89,7 @@ class Link:
     def keep_connected(self) -> None:
         """Connect now, and anew whenever the connection is lost."""
         if self._task is None:
-            self._task = self._loop.create_task(self._stay_connected())
+            self._task = lasting(self._stay_connected(), f"stay connected to Redis at {self.address.name}")
 
     async def close(self) -> None:
         self._closing = True

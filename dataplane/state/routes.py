@@ -19,6 +19,7 @@ from redis.exceptions import RedisError
 
 from contract import redis_keys
 from contract.routing_table import RoutingTable, decode, encode
+from dataplane.lasting import lasting
 from dataplane.routing.routes import Routes
 
 logger = logging.getLogger(__name__)
@@ -78,9 +79,9 @@ class RouteWatcher:
         if self.current is None:
             self._read_file()
         self._tasks = [
-            asyncio.create_task(self._resync()),
-            asyncio.create_task(self._listen()),
-            asyncio.create_task(self._keep_reporting()),
+            lasting(self._resync(), "look for routes"),
+            lasting(self._listen(), "listen for notices"),
+            lasting(self._keep_reporting(), "report the routes in use"),
         ]
 
     async def stop(self) -> None:
