@@ -1,9 +1,10 @@
 """One JSON line per request, written by a thread of its own. Never a prompt, a body or a credential.
 
-A reader that stops reading must not stop the worker: past LINES_MAX waiting lines are dropped and their number is
-logged.
+A reader that stops reading must not stop the worker: past LINES_MAX waiting lines are dropped. So are lines that cannot
+be written, as when the disk is full. Their number is logged.
 """
 
+import logging
 import sys
 import threading
 import time
@@ -11,6 +12,8 @@ from collections import deque
 from typing import TextIO
 
 import msgspec
+
+logger = logging.getLogger(__name__)
 
 LINES_MAX = 100_000
 BATCH = 64
@@ -60,6 +63,10 @@ class AccessLog:
         self._accepted = 0
         self._taken = 0
         self._dropped = 0
+        self._lost = 0
+        self._told = 0
+        """Of the dropped and lost lines, those whose number was logged."""
+        self._is_unwritable = False
         self._epoch = time.time() - time.monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="access-log", daemon=True)
@@ -96,22 +103,37 @@ class AccessLog:
         while True:
             last = self._stop.wait(_FLUSH_SECONDS)
             self._encode()
-            out = []
-            while self._batches:
-                count, text = self._batches.popleft()
-                self._taken += count
-                out.append(text)
-            if self._dropped:
-                dropped, self._dropped = self._dropped, 0
-                out.append(b'{"dropped_lines":%d}\n' % dropped)
-            if out:
-                try:
-                    self._stream.write(b"".join(out).decode())
-                    self._stream.flush()
-                except (OSError, ValueError):
-                    return
+            try:
+                self._write_out()
+            except ValueError:
+                # The stream was closed.
+                return
             if last:
                 return
+
+    def _write_out(self) -> None:
+        out = []
+        taken = self._taken
+        while self._batches:
+            count, text = self._batches.popleft()
+            self._taken += count
+            out.append(text)
+        missing = self._dropped + self._lost - self._told
+        if missing:
+            out.append(b'{"dropped_lines":%d}\n' % missing)
+        if not out:
+            return
+        try:
+            self._stream.write(b"".join(out).decode())
+            self._stream.flush()
+        except OSError as error:
+            if not self._is_unwritable:
+                logger.warning("The access log cannot be written, so its lines are lost: %s", error)
+            self._is_unwritable = True
+            self._lost += self._taken - taken
+        else:
+            self._is_unwritable = False
+            self._told += missing
 
 
 _encode_lines = msgspec.json.Encoder().encode_lines

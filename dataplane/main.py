@@ -172,21 +172,18 @@ class _Supervisor:
                     process.send_signal(number)
 
     async def _start(self, slot: int) -> bool:
-        """Start a worker and wait until it listens. Return False when it ends or takes too long."""
+        """Start a worker and wait until it listens. Return False when it cannot be, ends or takes too long."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        listener = self._listeners[slot].fileno()
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            # -P: a redis.py in the operator's directory must not stand in for the library.
-            *("-P", "-m", "dataplane.worker", "--slot", str(slot), "--listener", str(listener)),
-            *("--pipe", str(theirs.fileno()), "--data-dir", str(self._directory)),
-            pass_fds=(listener, theirs.fileno()),
-            env=_environment(self._settings),
-            # Ctrl-C in a terminal reaches the whole group; the parent decides when its workers stop.
-            start_new_session=True,
-        )
-        theirs.close()
+        try:
+            process = await self._execute(slot, theirs)
+        except OSError as error:
+            # For want of memory or processes, as a rule; there may be some later.
+            ours.close()
+            logger.error("worker %d cannot be started: %s", slot, error)
+            return False
+        finally:
+            theirs.close()
         self._processes[slot] = process
         self._pipes[process] = ours
         try:
@@ -194,6 +191,19 @@ class _Supervisor:
                 return bool(await asyncio.get_running_loop().sock_recv(ours, 1))
         except (TimeoutError, OSError):
             return False
+
+    async def _execute(self, slot: int, pipe: socket.socket) -> asyncio.subprocess.Process:
+        listener = self._listeners[slot].fileno()
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            # -P: a redis.py in the operator's directory must not stand in for the library.
+            *("-P", "-m", "dataplane.worker", "--slot", str(slot), "--listener", str(listener)),
+            *("--pipe", str(pipe.fileno()), "--data-dir", str(self._directory)),
+            pass_fds=(listener, pipe.fileno()),
+            env=_environment(self._settings),
+            # Ctrl-C in a terminal reaches the whole group; the parent decides when its workers stop.
+            start_new_session=True,
+        )
 
     async def _keep(self, slot: int) -> None:
         """Start the slot's worker anew whenever it has ended."""
@@ -244,7 +254,11 @@ class _Supervisor:
             pipe.close()
 
     def _forget(self, slot: int, process: asyncio.subprocess.Process) -> None:
-        absorb(self._directory / "metrics", f"{slot}-{process.pid}")
+        try:
+            absorb(self._directory / "metrics", f"{slot}-{process.pid}")
+        except OSError as error:
+            # A full disk must not keep the worker from being started anew.
+            logger.error("counters of worker %d are lost: %s", slot, error)
         pipe = self._pipes.pop(process, None)
         if pipe is not None:
             pipe.close()

@@ -5,11 +5,14 @@ answers for all. When a worker has ended, its parent absorbs its counters into o
 would read as a restart of everything. Labels come from the routing table and from fixed words, never from a request.
 """
 
+import logging
 import time
 from bisect import bisect_left
 from pathlib import Path
 
 import msgspec
+
+logger = logging.getLogger(__name__)
 
 Labels = tuple[str, ...]
 Samples = dict[str, dict[Labels, list[float]]]
@@ -53,6 +56,7 @@ class Metrics:
     def __init__(self, directory: Path | None = None, name: str | int = 0) -> None:
         self._directory = directory
         self._name = str(name)
+        self._is_unwritable = False
         self._counters: dict[str, dict[Labels, list[float]]] = {name: {} for name in COUNTERS}
         self._histograms: dict[str, dict[Labels, list[float]]] = {name: {} for name in HISTOGRAMS}
         self._gauges: dict[str, dict[Labels, list[float]]] = {name: {} for name in GAUGES}
@@ -79,7 +83,15 @@ class Metrics:
         """Leave the numbers where the other workers find them."""
         if self._directory is None:
             return
-        _write(self._directory / f"{self._name}.metrics", self._snapshot())
+        try:
+            _write(self._directory / f"{self._name}.metrics", self._snapshot())
+        except OSError as error:
+            # A full disk takes the metrics, not what calls this: the keeper of time limits.
+            if not self._is_unwritable:
+                logger.warning("Metrics of this worker cannot be kept for the others: %s", error)
+            self._is_unwritable = True
+        else:
+            self._is_unwritable = False
 
     def text(self) -> str:
         """Return the sum over all workers in Prometheus' text format."""

@@ -1,3 +1,4 @@
+import errno
 import io
 import json
 import threading
@@ -113,3 +114,33 @@ def test_a_reader_that_is_gone_ends_the_log_quietly() -> None:
     log.write(line())
     log.stop()
     log.write(line())
+
+
+class Full(io.StringIO):
+    """A disk without room until there is some."""
+
+    is_full = True
+    refused = 0
+
+    def write(self, text: str) -> int:
+        if self.is_full:
+            self.refused += 1
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(text)
+
+
+def test_a_full_disk_takes_lines_and_not_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Said once for the operator, and in the log how many are missing."""
+    stream = Full()
+    log = AccessLog(stream)
+    log.start()
+    for round_ in range(1, 3):
+        log.write(line())
+        log.write(line())
+        wait_until(lambda wanted=round_: stream.refused == wanted, 2.0)  # type: ignore[misc]
+    stream.is_full = False
+    log.write(line(endpoint="e"))
+    log.stop()
+    found = [json.loads(text) for text in stream.getvalue().splitlines()]
+    assert [one.get("endpoint") or one for one in found] == ["e", {"dropped_lines": 4}]
+    assert caplog.text.count("No space left on device") == 1

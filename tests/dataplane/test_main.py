@@ -1,6 +1,8 @@
 """The supervisor: real processes on one port. How a drain treats requests is tested in dataplane_e2e."""
 
+import asyncio
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -10,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock, patch
 
 import pytest
 
@@ -22,7 +25,7 @@ from tests.fakes.data_plane import DataPlane
 from tests.fakes.model_host import Hosts, ModelHost, host_thread
 from tests.fakes.raw_client import RawClient
 from tests.fakes.routes import Routes, endpoint, instance, variant
-from tests.waiting import wait_until
+from tests.waiting import wait_until, wait_until_async
 from warmroute.embedded.processes import alive, children
 
 WORKERS = 2
@@ -163,6 +166,40 @@ def test_a_worker_that_cannot_start_ends_the_start(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=False)
     assert "said: a worker did not start; its log says why" in done.stderr
     assert "WARMROUTE_LEASE_SECONDS" in done.stderr
+
+
+async def test_a_worker_that_cannot_be_started_anew_is_tried_again(
+    redis_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No memory or no processes left, and a full disk for the counters of the one that ended."""
+    main._make(tmp_path)
+    settings = replace(SETTINGS, redis_url=redis_url, environ={"WARMROUTE_REDIS_URL": redis_url})
+    supervisor = main._Supervisor(settings, main._listen("127.0.0.1", 0, 1), tmp_path)
+    refusals = [
+        BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+    ]
+    execute, ready = supervisor._execute, asyncio.Event()
+
+    async def scarce(slot: int, pipe: socket.socket) -> asyncio.subprocess.Process:
+        if ready.is_set() and refusals:
+            raise refusals.pop()
+        return await execute(slot, pipe)
+
+    with (
+        patch.object(supervisor, "_execute", scarce),
+        patch.object(main, "absorb", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))),
+    ):
+        running = asyncio.create_task(supervisor.run(lambda port: ready.set()))
+        await asyncio.wait_for(ready.wait(), 15)
+        first = supervisor._processes[0]
+        first.kill()
+        await wait_until_async(lambda: supervisor._processes[0] is not first, 15.0)
+        supervisor._ended()
+        assert await asyncio.wait_for(running, 15) == 0
+    assert not refusals
+    assert caplog.text.count("worker 0 cannot be started") == 2
+    assert "counters of worker 0 are lost" in caplog.text
 
 
 # --- running ---------------------------------------------------------------------------------------------------------

@@ -181,3 +181,17 @@ def test_alone_nothing_is_written() -> None:
     metrics.count("store_calls_total")
     metrics.publish()
     assert read(metrics) == {("store_calls_total", ()): 1}
+
+
+def test_metrics_that_cannot_be_kept_are_said_once_and_stop_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    metrics = Metrics(tmp_path / "gone", "0-1")
+    metrics.count("store_calls_total")
+    for _ in range(3):
+        metrics.publish()
+    assert caplog.text.count("cannot be kept") == 1
+    assert "warmroute_store_calls_total 1" in metrics.text()
+    (tmp_path / "gone").mkdir()
+    metrics.publish()
+    assert "warmroute_store_calls_total 1" in Metrics(tmp_path / "gone", "1-2").text()

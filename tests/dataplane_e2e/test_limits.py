@@ -1,6 +1,7 @@
 """Bodies that are too large, too slow or announced first; and how long a host may take."""
 
 import json
+import shutil
 import threading
 import time
 from typing import Any
@@ -351,3 +352,16 @@ def test_a_slow_host_is_waited_for_by_its_caller_alone(plane: DataPlane, fleet: 
         deployed.host(home).answer = echo
         gate.open()
         assert held.read().status == 200
+
+
+def test_time_limits_hold_when_metrics_cannot_be_written(own_fleet: Fleet) -> None:
+    """As on a full disk: what keeps the limits also writes the metrics."""
+    plane = own_fleet.stage.start(settings=QUICK)
+    deployed = own_fleet.deploy(1)
+    shutil.rmtree(own_fleet.stage.directory / "plane-0" / "metrics")
+    wait_until(lambda: "Metrics of this worker cannot be kept" in plane.output)
+    deployed.hosts[0].hold()
+    with plane.client() as client:
+        answer = client.request(deployed.invocations, b"{}")
+    assert native_error(answer)[:2] == (424, "ModelError")
+    wait_until(lambda: deployed.in_flight == 0)
