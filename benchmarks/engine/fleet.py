@@ -104,6 +104,7 @@ class Product:
 
     def __init__(self, control: str, data: str) -> None:
         self.data_url = data
+        self._control_url = control
         self._sagemaker = boto3.client(
             "sagemaker", endpoint_url=control, region_name="us-east-1",
             aws_access_key_id="local", aws_secret_access_key="local",  # noqa: S106
@@ -111,9 +112,12 @@ class Product:
         self._configs = 0
 
     def create(self, urls: Sequence[str]) -> None:
-        environment = {"WARMROUTE_HOSTS": ",".join(urls), "WARMROUTE_PING_PATH": "/health"}
-        container = {"Image": "engine", "Environment": environment}
-        self._sagemaker.create_model(ModelName="engine", PrimaryContainer=container, ExecutionRoleArn=ROLE)
+        container = {"Image": "engine", "Environment": {"WARMROUTE_PING_PATH": "/health"}}
+        self._sagemaker.create_model(ModelName=MODEL, PrimaryContainer=container, ExecutionRoleArn=ROLE)
+        for number, url in enumerate(urls, 1):
+            # Under names that do not change with the ports, so that the same prompts have the same homes in every run.
+            host = {"ModelName": MODEL, "HostName": f"host-{number}", "BaseUrl": url}
+            httpx.post(f"{self._control_url}/RegisterModelHost", json=host, trust_env=False).raise_for_status()
         config = self._configure(len(urls), {"RoutingStrategy": "RANDOM"})
         self._sagemaker.create_endpoint(EndpointName=MODEL, EndpointConfigName=config)
         self._settle()
@@ -128,7 +132,7 @@ class Product:
         self._configs += 1
         name = f"engine-{self._configs}"
         variant = {
-            "VariantName": "all", "ModelName": "engine", "InitialInstanceCount": count,
+            "VariantName": "all", "ModelName": MODEL, "InitialInstanceCount": count,
             "InstanceType": "ml.m5.large", "RoutingConfig": routing,
         }  # fmt: skip
         self._sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant])

@@ -92,8 +92,7 @@ async def serve(base_url: str, calls: Sequence[tuple[int, bytes]], in_flight: in
 async def _call(client: httpx.AsyncClient, tenant: int, body: bytes) -> Sample:
     began = time.perf_counter()
     first, usage, done = 0.0, None, False
-    # For policies that go by a session: the best a client can say of its prompt.
-    headers = {"content-type": "application/json", "x-session-id": f"tenant-{tenant}"}
+    headers = {"content-type": "application/json"}
     async with client.stream("POST", "/v1/chat/completions", content=body, headers=headers) as answer:
         if answer.status_code != 200:
             raise RuntimeError(f"status {answer.status_code}: {(await answer.aread())[:200]!r}")

@@ -36,7 +36,6 @@ RIVALS = (
     (SMG, "cache_aware"),
     (SMG, "prefix_hash"),
     (VLLM, "cache_aware"),
-    (VLLM, "consistent_hash"),
     (SGLANG, "cache_aware"),
 )
 OURS = f"warmroute {PREFIX_AWARE}"
@@ -106,8 +105,7 @@ def _result(runs: Sequence[Run], left_out: Sequence[str], quick: bool, cpu_secon
     return Result(
         part="rivals",
         what="The product and the LLM routers' cache policies, with their defaults, in front of the same hosts with "
-        "real prompt caches (part engine). Each router starts anew for each run, and each run has prompts of its own. "
-        "Each request names its tenant in X-Session-ID, which consistent_hash goes by.",
+        "real prompt caches (part engine). Each router starts anew for each run, and each run has prompts of its own.",
         command="python -m benchmarks rivals" + (" --quick" if quick else ""),
         quick=quick,
         machine=machine_facts() | {wheel.name: wheel.version for wheel in (SMG, VLLM, SGLANG)},

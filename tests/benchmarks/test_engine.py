@@ -61,8 +61,6 @@ async def test_a_sample_holds_what_the_engine_counted(host: ModelHost) -> None:
     assert host.peak <= 4
     assert {(sample.prompt_tokens, sample.cached_tokens) for sample in samples} == {(100, 75)}
     assert all(sample.ttft_seconds > 0 for sample in samples)
-    sessions = {(dict(sent.headers)["x-session-id"], sent.body[:9_000]) for sent in host.deliveries}
-    assert len(sessions) == len({session for session, _ in sessions}) == LOAD.tenants
 
 
 @pytest.mark.parametrize(
