@@ -122,26 +122,38 @@ class Rates:
 
     async def _ask(self, principal: str, bucket: _Bucket, rate: float) -> None:
         """Ask until nobody waits: more may come while a call is on its way."""
-        while bucket.waiting:
-            now = self._loop.time()
-            passed = max(now - bucket.asked_at, LEASE_SECONDS)
-            ahead = int(min(bucket.seen / passed, rate) * LEASE_SECONDS)
-            bucket.seen, bucket.asked_at, bucket.tokens = 0, now, 0
-            reply = await self._lease(principal, bucket, rate, len(bucket.waiting) + ahead)
-            if reply is None:
-                self._late(bucket, rate)
-                break
-            self._down_until, bucket.alone = 0.0, -1.0
-            bucket.tokens, wait_ms = reply
-            bucket.leased_at = self._loop.time()
-            while bucket.waiting and bucket.tokens:
-                bucket.tokens -= 1
-                bucket.waiting.popleft()(0.0)
-            if wait_ms:
-                bucket.empty_until = bucket.leased_at + wait_ms / 1000
-                while bucket.waiting:
-                    bucket.waiting.popleft()(wait_ms / 1000)
-        bucket.is_asking = False
+        try:
+            while bucket.waiting:
+                if not await self._ask_once(principal, bucket, rate):
+                    self._late(bucket, rate)
+                    break
+        except Exception:
+            # One of those who were told went wrong; nobody else would tell the others.
+            self._late(bucket, rate)
+            raise
+        finally:
+            bucket.is_asking = False
+
+    async def _ask_once(self, principal: str, bucket: _Bucket, rate: float) -> bool:
+        """Decide for those who wait; return whether Redis gave an answer to do so."""
+        now = self._loop.time()
+        passed = max(now - bucket.asked_at, LEASE_SECONDS)
+        ahead = int(min(bucket.seen / passed, rate) * LEASE_SECONDS)
+        bucket.seen, bucket.asked_at, bucket.tokens = 0, now, 0
+        reply = await self._lease(principal, bucket, rate, len(bucket.waiting) + ahead)
+        if reply is None:
+            return False
+        self._down_until, bucket.alone = 0.0, -1.0
+        bucket.tokens, wait_ms = reply
+        bucket.leased_at = self._loop.time()
+        while bucket.waiting and bucket.tokens:
+            bucket.tokens -= 1
+            bucket.waiting.popleft()(0.0)
+        if wait_ms:
+            bucket.empty_until = bucket.leased_at + wait_ms / 1000
+            while bucket.waiting:
+                bucket.waiting.popleft()(wait_ms / 1000)
+        return True
 
     async def _lease(self, principal: str, bucket: _Bucket, rate: float, wanted: int) -> list[int] | None:
         """Return what Redis says, None when it says nothing; who waits for longer than the budget is decided here."""

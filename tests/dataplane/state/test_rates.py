@@ -136,6 +136,21 @@ async def test_who_comes_while_a_call_is_on_its_way_is_in_the_next(stage: Stage)
     assert stage.client.wanted == [1, 2]
 
 
+async def test_one_that_fails_when_it_is_told_leaves_nobody_waiting(stage: Stage) -> None:
+    def fails(seconds: float) -> None:
+        raise ZeroDivisionError("a fault of its own")
+
+    ended: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: ended.append(context["exception"]))
+    stage.rates.take("AKWR", 10.0, fails)
+    stage.take(2)
+    assert len(await stage.answered([3, 0])) == 2
+    stage.rates._down_until = 0.0
+    stage.take()
+    assert await stage.answered([1, 0]) == [0.0]
+    await wait_until_async(lambda: ended and isinstance(ended[0], ZeroDivisionError))
+
+
 async def test_when_the_bucket_is_empty_redis_is_not_asked_until_there_may_be_a_token(stage: Stage) -> None:
     stage.take(3)
     assert await stage.answered([1, 60_000]) == [0.0, 60.0, 60.0]
