@@ -1,7 +1,6 @@
 """The processes of a run: the engine's environment, its hosts, and the product or a rival in front of them."""
 
 import contextlib
-import socket
 import subprocess
 import sys
 import time
@@ -12,11 +11,11 @@ import boto3
 import httpx
 
 from benchmarks.engine.load import MODEL
+from benchmarks.environments import CACHE, trouble
 from benchmarks.errors import BenchmarkError
+from benchmarks.proxy.processes import free_port
 
 HERE = Path(__file__).parent
-CACHE = HERE.parents[1] / ".bench"
-"""Environments that benchmarks make for themselves; not part of the repository."""
 CONTEXT_TOKENS = 8_192
 _START_SECONDS = 60.0
 _SETTLE_SECONDS = 60.0
@@ -32,10 +31,8 @@ def engine_python() -> Path:
     if not marker.exists() or marker.read_text() != wanted:
         subprocess.run([sys.executable, "-m", "venv", "--clear", environment], check=True)
         pip: list[str | Path] = [python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
-        ended = subprocess.run([*pip, "-r", HERE / "requirements.txt"], capture_output=True, text=True)
-        if ended.returncode:
-            words = (ended.stderr or ended.stdout).strip().splitlines() or ["it said nothing"]
-            raise BenchmarkError(f"the engine's wheels were not installed by pip: {words[-1]}")
+        if words := trouble([*pip, "-r", HERE / "requirements.txt"]):
+            raise BenchmarkError(f"the engine's wheels were not installed by pip: {words}")
         marker.write_text(wanted)
     return python
 
@@ -44,12 +41,6 @@ def requirement(name: str) -> str:
     """Return the version of a package of the engine's environment."""
     lines = (HERE / "requirements.txt").read_text().splitlines()
     return next(line.partition("==")[2] for line in lines if line.startswith(f"{name}=="))
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @contextlib.contextmanager

@@ -3,10 +3,11 @@
 import asyncio
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
+from typing import TypeVar
 
 from benchmarks.engine import fleet, load
 from benchmarks.engine.load import Load, Sample
@@ -34,6 +35,7 @@ STRATEGIES: dict[str, dict[str, object]] = {
     },
 }
 Say = Callable[[str], None]
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +125,19 @@ def _result(runs: Sequence[Run], quick: bool, cpu_seconds: float) -> Result:
     )
 
 
+def grouped(runs: Sequence[Run], key: Callable[[Run], Key]) -> dict[Key, list[Run]]:
+    """Return the runs by their key, keys in the order in which they first come."""
+    groups: dict[Key, list[Run]] = {}
+    for done in runs:
+        groups.setdefault(key(done), []).append(done)
+    return groups
+
+
 def strategies_table(runs: Sequence[Run]) -> Table:
     """Return one row a number of slots and strategy."""
     rows = [
         [str(slots), way, *(figure_spread(mine, column) for column in COLUMNS)]
-        for slots, way in dict.fromkeys((done.slots, done.way) for done in runs)
-        if (mine := [done for done in runs if (done.slots, done.way) == (slots, way)])
+        for (slots, way), mine in grouped(runs, lambda done: (done.slots, done.way)).items()
     ]
     caption = "The strategies: median of the runs and, in brackets, the least and the most."
     return Table("strategies", caption, ["slots a host", "strategy", *COLUMNS], rows)
@@ -171,8 +180,8 @@ def pairs_table(runs: Sequence[Run]) -> Table:
 def findings(runs: Sequence[Run]) -> list[str]:
     """Return what the runs say, also where it is less than expected."""
     said = []
-    for slots in dict.fromkeys(done.slots for done in runs):
-        pairs = [pair for pair in _pairs(runs) if pair[0] == slots]
+    for slots, alike in grouped(runs, lambda done: done.slots).items():
+        pairs = _pairs(alike)
         fell = sum(fall >= P50_FALL for _, _, fall, _ in pairs)
         rose = sum(rise >= CACHED_RISE for _, _, _, rise in pairs)
         said.append(
@@ -195,10 +204,9 @@ def record(done: Run) -> dict[str, Value]:
 
 def _plot(runs: Sequence[Run]) -> Plot:
     panels = []
-    for slots in dict.fromkeys(done.slots for done in runs):
+    for slots, alike in grouped(runs, lambda done: done.slots).items():
         curves = []
-        for way in dict.fromkeys(done.way for done in runs):
-            mine = [done for done in runs if (done.slots, done.way) == (slots, way)]
+        for way, mine in grouped(alike, lambda done: done.way).items():
             times = sorted(sample.ttft_seconds for done in mine for sample in done.samples)
             shares = [round((rank + 1) / len(times), 4) for rank in range(len(times))]
             curves.append(Curve(way, [round(value, 4) for value in times], shares, "stairs"))

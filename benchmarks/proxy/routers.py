@@ -5,18 +5,17 @@ anew. Nothing of them is shipped with the product or needed by it.
 """
 
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.environments import CACHE, trouble
 from benchmarks.errors import BenchmarkError
 from benchmarks.proxy.contenders import Contender, LeftOut, Start, answers
 from benchmarks.proxy.load import Door
 from benchmarks.proxy.processes import Server, free_port
 from benchmarks.proxy.stage import Stage
 
-CACHE = Path(__file__).parents[2] / ".bench"
 _DONE = "installed"
 
 
@@ -45,11 +44,9 @@ class Wheel:
              "install", "--quiet", "--retries", "1", "--only-binary", self.name, f"{self.name}=={self.version}"],
         ]  # fmt: skip
         for step in steps:
-            ended = subprocess.run(step, capture_output=True, text=True)
-            if ended.returncode:
+            if words := trouble(step):
                 shutil.rmtree(self.home, ignore_errors=True)
-                words = (ended.stderr or ended.stdout).strip().splitlines() or ["it said nothing"]
-                raise LeftOut(f"its wheel {self.version} was not installed by pip: {words[-1]}")
+                raise LeftOut(f"its wheel {self.version} was not installed by pip: {words}")
         self.home.joinpath(_DONE).touch()
         return program
 

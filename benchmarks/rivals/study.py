@@ -20,10 +20,12 @@ from benchmarks.engine.study import (
     Run,
     Say,
     figure_spread,
+    grouped,
     once,
     record,
 )
 from benchmarks.proxy.contenders import LeftOut
+from benchmarks.proxy.processes import free_port
 from benchmarks.proxy.routers import SGLANG, SMG, VLLM, Wheel
 from benchmarks.result import Result, Table, machine_facts
 
@@ -56,7 +58,7 @@ class Router:
     @contextlib.contextmanager
     def serving(self, urls: Sequence[str], directory: Path) -> Iterator[str]:
         """Run it anew, with nothing learned; yields its URL."""
-        port, metrics = fleet.free_port(), fleet.free_port()
+        port, metrics = free_port(), free_port()
         command = [self.program, *self.wheel.begin, "--host", "127.0.0.1", "--port", port, "--worker-urls", *urls]
         command += ["--policy", self.policy, "--prometheus-host", "127.0.0.1", "--prometheus-port", metrics]
         with fleet.process(command, directory / f"{self.name}.log".replace(" ", "-")):
@@ -122,9 +124,7 @@ def table(runs: Sequence[Run]) -> Table:
     """Return one row a load and router."""
     rows = [
         [_said(load), way, *(figure_spread(mine, column) for column in COLUMNS)]
-        for load in dict.fromkeys(done.load for done in runs)
-        for way in dict.fromkeys(done.way for done in runs)
-        if (mine := [done for done in runs if (done.load, done.way) == (load, way)])
+        for (load, way), mine in grouped(runs, lambda done: (done.load, done.way)).items()
     ]
     caption = "Median of the runs and, in brackets, the least and the most."
     return Table("routers", caption, ["tenants", "router", *COLUMNS], rows)
@@ -137,13 +137,13 @@ def _said(load: Load) -> str:
 def findings(runs: Sequence[Run]) -> list[str]:
     """Say for each load who has the lowest mean TTFT and where the product stands, by medians over the seeds."""
     said = []
-    for load in dict.fromkeys(done.load for done in runs):
-        ways = dict.fromkeys(done.way for done in runs if done.load == load)
-        medians = {way: median(done.mean_ttft for done in runs if (done.load, done.way) == (load, way)) for way in ways}
+    for load, alike in grouped(runs, lambda done: done.load).items():
+        by_way = grouped(alike, lambda done: done.way)
+        medians = {way: median(done.mean_ttft for done in mine) for way, mine in by_way.items()}
         best = min(medians, key=medians.__getitem__)
         place = sorted(medians, key=medians.__getitem__).index(OURS) + 1
         said.append(
-            f"{_said(load)}: {OURS} is number {place} of {len(ways)} by mean TTFT, {medians[OURS]:.2f} s; "
+            f"{_said(load)}: {OURS} is number {place} of {len(medians)} by mean TTFT, {medians[OURS]:.2f} s; "
             f"the best is {best} with {medians[best]:.2f} s."
         )
     return said
