@@ -3,7 +3,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dataplane.routing.admission import Outcome, pick, pick_alone, pick_least
@@ -162,11 +162,13 @@ def test_one_worker_alone_decides_as_the_store_would(counts: list[int], threshol
     assert pick_alone(counts, counts, threshold) == pick(counts, threshold)
 
 
+@example(1, 1, [0] * 60)
 @given(st.integers(1, 5), st.integers(1, 12), st.lists(st.integers(0, 4), max_size=60))
 def test_shares_keep_the_home_near_the_threshold(workers: int, threshold: int, arrivals: Sequence[int]) -> None:
     """Without the store, W workers put at most W x ceil(T / W) on a home while others have room."""
     share = -(-threshold // workers)
-    held = [[0] * 20 for _ in range(workers)]
+    # So many instances that there is room to the last arrival.
+    held = [[0] * (len(arrivals) + 1) for _ in range(workers)]
     for arrival in arrivals:
         own = held[arrival % workers]
         own[pick_alone(own, own, share)[0]] += 1
