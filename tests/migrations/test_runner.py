@@ -1,12 +1,10 @@
 """Migrations: one way up, once; a way down; no difference to the tables; never against a newer schema."""
 
 import asyncio
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import psycopg
@@ -17,9 +15,15 @@ from psycopg.types.json import Jsonb
 from controlplane.errors import ServiceUnavailable
 from controlplane.store import tables
 from migrations import runner
-from tests.waiting import wait_until
 
-UPGRADE = "import asyncio, sys; from migrations import runner; asyncio.run(runner.upgrade(sys.argv[1]))"
+UPGRADE = (
+    "import asyncio, logging, sys; from migrations import runner; logging.basicConfig(level=logging.INFO);"
+    " asyncio.run(runner.upgrade(sys.argv[1]))"
+)
+HOLD = (
+    "import sys, time, psycopg; c = psycopg.connect(sys.argv[1], autocommit=True);"
+    f" c.execute('SELECT pg_advisory_lock({runner.LOCK})'); print('held', flush=True); time.sleep(600)"
+)
 
 
 def upgrade(url: str) -> None:
@@ -114,9 +118,33 @@ def test_enumerations_hold_the_values_of_the_api(database_url: str, strategy: st
         connection.execute("UPDATE production_variant SET prefix_length = %s", (None if numbers[0] else 4096,))
 
 
+@contextmanager
+def running(program: str, url: str) -> Iterator[subprocess.Popen[str]]:
+    """A Python program in a process of its own, its output and log in one pipe; gone at the end whatever happened."""
+    with subprocess.Popen(
+        [sys.executable, "-c", program, url], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def read_until(process: subprocess.Popen[str], word: str) -> None:
+    """Read what the process says up to a line with the word. Its end without one fails the test."""
+    assert process.stdout is not None
+    said = []
+    for line in process.stdout:
+        said.append(line)
+        if word in line:
+            return
+    pytest.fail("".join(["the process ended and said: ", *said]))
+
+
 def test_replicas_that_start_together_migrate_once(database_url: str) -> None:
-    processes = [subprocess.Popen([sys.executable, "-c", UPGRADE, database_url]) for _ in range(4)]
-    assert [process.wait(60) for process in processes] == [0, 0, 0, 0]
+    with ExitStack() as stack:
+        processes = [stack.enter_context(running(UPGRADE, database_url)) for _ in range(4)]
+        assert [process.wait(60) for process in processes] == [0, 0, 0, 0]
     assert rows(database_url, "SELECT count(*) FROM publication") == [(1,)]
 
 
@@ -128,30 +156,12 @@ def holding_the_lock(url: str) -> Iterator[psycopg.Connection]:
 
 
 def test_a_migration_waits_for_another_and_a_killed_one_frees_the_way(database_url: str) -> None:
-    holder = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import sys, time, psycopg; c = psycopg.connect(sys.argv[1], autocommit=True);"
-            f" c.execute('SELECT pg_advisory_lock({runner.LOCK})'); print('held', flush=True); time.sleep(600)",
-            database_url,
-        ],
-        stdout=subprocess.PIPE,
-    )
-    assert holder.stdout is not None
-    with holder.stdout:
-        assert holder.stdout.readline() == b"held\n"
-        waiting = subprocess.Popen([sys.executable, "-c", UPGRADE, database_url])
-        wait_until(
-            lambda: rows(
-                database_url,
-                "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%pg_try_advisory_lock%' AND pid <> pg_backend_pid()",
-            ),
-            what="second migration waits",
-        )
+    with running(HOLD, database_url) as holder, running(UPGRADE, database_url) as waiting:
+        read_until(holder, "held")
+        read_until(waiting, "another process is migrating the database; waiting for it")
         assert rows(database_url, "SELECT to_regclass('endpoint')") == [(None,)]
-        os.kill(holder.pid, signal.SIGKILL)
-        holder.wait(10)
+        holder.kill()
+        read_until(waiting, "the database's schema is now at its latest revision")
         assert waiting.wait(30) == 0
     assert rows(database_url, "SELECT count(*) FROM endpoint") == [(0,)]
 
