@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import httpx
@@ -21,13 +21,30 @@ _TIMEOUT_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is sent, but for its seed."""
+    """What is sent, but for its seed: by so many callers in all, each with one request in flight."""
 
     tenants: int
     requests: int
     in_flight: int
-    skew: float
+    skew: float = 0.0
     """Of a tenant's popularity: the k-th is asked in proportion to 1 / k ** skew; 0 is all alike."""
+    own_caller: bool = False
+    """Each tenant has one caller, which asks as often as any other; else every caller asks for any tenant."""
+    pause_seconds: float = 0.0
+    """The mean of what a caller waits before it asks; exponentially distributed."""
+
+    def __post_init__(self) -> None:
+        if self.own_caller and (self.in_flight != self.tenants or self.requests % self.tenants or self.skew):
+            raise ValueError(f"with a caller a tenant, all ask alike and none twice at a time: {self}")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request, and what its caller waits before it."""
+
+    tenant: int
+    body: bytes
+    pause_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +58,23 @@ class Sample:
     cached_tokens: int
 
 
-def bodies(load: Load, seed: int, text: int = 0) -> list[tuple[int, bytes]]:
-    """Return (tenant, body of a streamed chat call) in the order they are sent.
+def calls(load: Load, seed: int, text: int = 0) -> list[Call]:
+    """Return the streamed chat calls, those of any caller in the order they are sent.
 
     ``seed`` decides the order of tenants, and with ``text`` the words: another text is the same load in other words.
     """
-    weights = [1 / (rank + 1) ** load.skew for rank in range(load.tenants)]
-    asked = random.Random(seed).choices(range(load.tenants), weights, k=load.requests)  # noqa: S311
     dice = random.Random(f"{seed} {text}")  # noqa: S311
     prompts = [_text(dice, TENANT_WORDS) for _ in range(load.tenants)]
-    return [(tenant, _body(prompts[tenant], _text(dice, QUESTION_WORDS))) for tenant in asked]
+    bodies = [(tenant, _body(prompts[tenant], _text(dice, QUESTION_WORDS))) for tenant in _asked(load, seed)]
+    pauses = random.Random(seed)  # noqa: S311
+    return [Call(tenant, body, load.pause_seconds * pauses.expovariate(1.0)) for tenant, body in bodies]
+
+
+def _asked(load: Load, seed: int) -> list[int]:
+    if load.own_caller:
+        return [*range(load.tenants)] * (load.requests // load.tenants)
+    weights = [1 / (rank + 1) ** load.skew for rank in range(load.tenants)]
+    return random.Random(seed).choices(range(load.tenants), weights, k=load.requests)  # noqa: S311
 
 
 def _text(dice: random.Random, words: int) -> str:
@@ -70,30 +94,36 @@ def _body(prompt: str, question: str) -> bytes:
     )
 
 
-async def serve(base_url: str, calls: Sequence[tuple[int, bytes]], in_flight: int) -> list[Sample]:
-    """Send the calls, so many at a time; return one sample each. Raises RuntimeError for any that fails or is cut."""
-    waiting = iter(calls)
+async def serve(base_url: str, load: Load, asked: Sequence[Call]) -> list[Sample]:
+    """Send the calls of a load; return one sample each. Raises RuntimeError for any that fails or is cut."""
     samples: list[Sample] = []
 
-    async def caller(client: httpx.AsyncClient) -> None:
-        for tenant, body in waiting:
-            samples.append(await _call(client, tenant, body))
+    async def caller(client: httpx.AsyncClient, mine: Iterator[Call]) -> None:
+        for call in mine:
+            await asyncio.sleep(call.pause_seconds)
+            samples.append(await _send(client, call))
 
-    limits = httpx.Limits(max_connections=in_flight)
+    limits = httpx.Limits(max_connections=load.in_flight)
     async with (
         httpx.AsyncClient(base_url=base_url, timeout=_TIMEOUT_SECONDS, limits=limits, trust_env=False) as client,
         asyncio.TaskGroup() as tasks,
     ):
-        for _ in range(in_flight):
-            tasks.create_task(caller(client))
+        for mine in _by_caller(load, asked):
+            tasks.create_task(caller(client, mine))
     return samples
 
 
-async def _call(client: httpx.AsyncClient, tenant: int, body: bytes) -> Sample:
+def _by_caller(load: Load, asked: Sequence[Call]) -> list[Iterator[Call]]:
+    if load.own_caller:
+        return [iter([call for call in asked if call.tenant == tenant]) for tenant in range(load.tenants)]
+    return [iter(asked)] * load.in_flight
+
+
+async def _send(client: httpx.AsyncClient, call: Call) -> Sample:
     began = time.perf_counter()
     first, usage, done = 0.0, None, False
     headers = {"content-type": "application/json"}
-    async with client.stream("POST", "/v1/chat/completions", content=body, headers=headers) as answer:
+    async with client.stream("POST", "/v1/chat/completions", content=call.body, headers=headers) as answer:
         if answer.status_code != 200:
             raise RuntimeError(f"status {answer.status_code}: {(await answer.aread())[:200]!r}")
         async for line in answer.aiter_lines():
@@ -109,4 +139,4 @@ async def _call(client: httpx.AsyncClient, tenant: int, body: bytes) -> Sample:
     if not (done and first and usage):
         raise RuntimeError(f"the stream was cut: done {done}, first token {bool(first)}, usage {usage}")
     cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
-    return Sample(tenant, first - began, usage["prompt_tokens"], cached)
+    return Sample(call.tenant, first - began, usage["prompt_tokens"], cached)

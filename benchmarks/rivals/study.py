@@ -10,20 +10,9 @@ from statistics import median
 
 from benchmarks.engine import fleet
 from benchmarks.engine.load import Load
-from benchmarks.engine.study import (
-    COLUMNS,
-    HOSTS,
-    LOAD,
-    PREFIX_AWARE,
-    RANDOM,
-    STRATEGIES,
-    Run,
-    Say,
-    figure_spread,
-    grouped,
-    once,
-    record,
-)
+from benchmarks.engine.runs import Run, grouped, once, record
+from benchmarks.engine.study import HOSTS, LOAD, PREFIX_LENGTH, Say, routing, threshold
+from benchmarks.engine.tables import COLUMNS, PREFIX_AWARE, RANDOM, figure_spread
 from benchmarks.proxy.contenders import LeftOut
 from benchmarks.proxy.processes import free_port
 from benchmarks.proxy.routers import SGLANG, SMG, VLLM, Wheel
@@ -81,7 +70,7 @@ def run(*, quick: bool, say: Say) -> Result:
         for load in loads:
             for seed in seeds:
                 for strategy in (RANDOM, PREFIX_AWARE):
-                    product.switch(HOSTS, STRATEGIES[strategy])
+                    product.switch(HOSTS, routing(strategy, load, SLOTS))
                     runs.append(once(f"warmroute {strategy}", product.data_url, load, SLOTS, seed, len(runs)))
                     say(runs[-1].line())
                 for router in routers:
@@ -112,7 +101,14 @@ def _result(runs: Sequence[Run], left_out: Sequence[str], quick: bool, cpu_secon
         quick=quick,
         machine=machine_facts() | {wheel.name: wheel.version for wheel in (SMG, VLLM, SGLANG)},
         seeds=sorted({done.seed for done in runs}),
-        settings={"hosts": HOSTS, "slots a host": SLOTS, "requests": LOAD.requests, "in flight": LOAD.in_flight},
+        settings={
+            "hosts": HOSTS,
+            "slots a host": SLOTS,
+            "requests": LOAD.requests,
+            "in flight": LOAD.in_flight,
+            "PrefixLength": PREFIX_LENGTH,
+            "ConcurrencyThreshold": threshold(LOAD, SLOTS),
+        },
         cpu_seconds=cpu_seconds,
         tables=[table(runs)],
         findings=[*findings(runs), *left_out],
