@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
-from sqlalchemy import exc
+from sqlalchemy import event, exc
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
 from controlplane.errors import ServiceError, ServiceUnavailable, ValidationException
@@ -56,6 +57,7 @@ class Database:
             # Bound values hold the environment of models; a traceback in the log must not.
             hide_parameters=True,
         )
+        event.listen(self.engine.sync_engine, "handle_error", _give_up_connection)
 
     @asynccontextmanager
     async def transaction(self, *, budget_seconds: float = BUDGET_SECONDS) -> AsyncIterator[AsyncSession]:
@@ -96,6 +98,17 @@ def connector(url: str) -> Callable[..., Any]:
     return connect
 
 
+def _give_up_connection(context: ExceptionContext) -> None:
+    """Let a connection whose protocol is out of step count as lost.
+
+    So it is between a server's last word and the end of its stream: asyncpg refuses each statement there with
+    InternalClientError, which SQLAlchemy takes for a fault of the statement, on a connection that it keeps.
+    """
+    fault = context.original_exception
+    if isinstance(fault.__cause__, asyncpg.InternalClientError):
+        context.is_disconnect = True
+
+
 @contextmanager
 def outages() -> Iterator[None]:
     """Turn what a driver raises for a database that is away or overloaded into ServiceUnavailable."""
@@ -133,6 +146,8 @@ def _unavailable(error: Exception) -> ServiceUnavailable:
     detail = str(getattr(error, "orig", None) or error)
     if isinstance(error, TimeoutError):
         detail = "no answer in time"
+    if isinstance(error, exc.InternalError) and error.connection_invalidated:
+        detail = f"the connection is of no use any more ({detail})"
     return ServiceUnavailable(
         "The service's database cannot be reached just now. Try again.",
         log=f"database unavailable: {detail or type(error).__name__}",

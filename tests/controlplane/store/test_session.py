@@ -1,6 +1,7 @@
 """Transactions under trouble: a database that stops, restarts, freezes, or changes its tables under load."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from controlplane.errors import ServiceUnavailable, ValidationException
 from controlplane.store.session import Database, one_snapshot
 from controlplane.store.tables import Host
+from tests.fakes.postgres_link import postgres_link
 from tests.services import PrivateServer
 
 
@@ -101,6 +103,30 @@ async def test_a_restarted_database_is_served_at_once(private_postgres: Callable
     server.start()
     assert await asyncio.gather(*(one(database) for _ in range(20))) == [1] * 20
     await database.dispose()
+
+
+async def test_a_server_of_another_role_than_wanted_is_an_outage(migrated_url: str) -> None:
+    database = Database(f"{migrated_url}{'&' if '?' in migrated_url else '?'}target_session_attrs=standby")
+    with pytest.raises(ServiceUnavailable) as caught:
+        await one(database)
+    assert "standby" in caught.value.log
+    await database.dispose()
+
+
+@pytest.mark.parametrize("answers", range(1, 21))
+async def test_a_session_that_the_server_ends_is_an_outage_wherever_it_ends(migrated_url: str, answers: int) -> None:
+    """asyncpg raises InternalClientError for what is said on a session between the server's last word and its end."""
+    async with postgres_link(migrated_url) as link:
+        database = Database(link.url)
+        try:
+            link.end_after = answers
+            for _ in range(8):
+                with contextlib.suppress(ServiceUnavailable):
+                    assert await one(database) == 1
+            assert link.ended == 1
+            assert await asyncio.gather(*(one(database) for _ in range(20))) == [1] * 20
+        finally:
+            await database.dispose()
 
 
 async def test_a_frozen_database_is_given_up_within_five_seconds(private_postgres: Callable[[], PrivateServer]) -> None:
