@@ -10,7 +10,7 @@ from statistics import median
 
 from benchmarks.engine import fleet
 from benchmarks.engine.load import Load
-from benchmarks.engine.runs import Run, grouped, once, record
+from benchmarks.engine.runs import Run, grouped, once, record, said_callers
 from benchmarks.engine.study import HOSTS, LOAD, PREFIX_LENGTH, Say, routing, threshold
 from benchmarks.engine.tables import COLUMNS, PREFIX_AWARE, RANDOM, figure_spread
 from benchmarks.proxy.contenders import LeftOut
@@ -18,7 +18,10 @@ from benchmarks.proxy.processes import free_port
 from benchmarks.proxy.routers import SGLANG, SMG, VLLM, Wheel
 from benchmarks.result import Result, Table, machine_facts
 
-LOADS = tuple(Load(tenants, LOAD.requests, LOAD.in_flight, skew) for tenants in (8, 12) for skew in (0.0, 1.0))
+LOADS = (
+    *(Load(tenants, LOAD.requests, LOAD.in_flight, skew) for tenants in (8, 12) for skew in (0.0, 1.0)),
+    Load(tenants=8, requests=LOAD.requests, in_flight=8, own_caller=True, pause_seconds=0.5),
+)
 QUICK_LOADS = (Load(2, 8, 2, 0.0),)
 SLOTS = 4
 """Of a host: with two, even 8 tenants leave no slot to spare, and 12 have none for each."""
@@ -93,6 +96,7 @@ def installed(say: Say) -> tuple[list[Router], list[str]]:
 
 
 def _result(runs: Sequence[Run], left_out: Sequence[str], quick: bool, cpu_seconds: float) -> Result:
+    callers = {said_callers(done.load): done.load for done in runs}
     return Result(
         part="rivals",
         what="The product and the LLM routers' cache policies, with their defaults, in front of the same hosts with "
@@ -105,9 +109,8 @@ def _result(runs: Sequence[Run], left_out: Sequence[str], quick: bool, cpu_secon
             "hosts": HOSTS,
             "slots a host": SLOTS,
             "requests": LOAD.requests,
-            "in flight": LOAD.in_flight,
             "PrefixLength": PREFIX_LENGTH,
-            "ConcurrencyThreshold": threshold(LOAD, SLOTS),
+            "ConcurrencyThreshold": "; ".join(f"{threshold(load, SLOTS)} ({said})" for said, load in callers.items()),
         },
         cpu_seconds=cpu_seconds,
         tables=[table(runs)],
@@ -123,11 +126,11 @@ def table(runs: Sequence[Run]) -> Table:
         for (load, way), mine in grouped(runs, lambda done: (done.load, done.way)).items()
     ]
     caption = "Median of the runs and, in brackets, the least and the most."
-    return Table("routers", caption, ["tenants", "router", *COLUMNS], rows)
+    return Table("routers", caption, ["tenants, callers", "router", *COLUMNS], rows)
 
 
 def _said(load: Load) -> str:
-    return f"{load.tenants}, {'skewed' if load.skew else 'even'}"
+    return f"{load.tenants} {'skewed' if load.skew else 'even'}; {said_callers(load)}"
 
 
 def findings(runs: Sequence[Run]) -> list[str]:

@@ -156,8 +156,8 @@ def test_rivals_say_where_the_product_stands_for_each_load() -> None:
     runs = [ran(rivals.OURS, 1, 0.2, 90, even), ran("smg cache_aware", 1, 0.4, 60, even)]
     runs += [ran(rivals.OURS, 1, 0.5, 90, skewed), ran("smg cache_aware", 1, 0.4, 60, skewed)]
     first, second = rivals.findings(runs)
-    assert first.startswith("8, even: warmroute PREFIX_AWARE is number 1 of 2")
-    assert second.startswith("8, skewed: warmroute PREFIX_AWARE is number 2 of 2")
+    assert first.startswith("8 even; 4 callers, any tenant: warmroute PREFIX_AWARE is number 1 of 2")
+    assert second.startswith("8 skewed; 4 callers, any tenant: warmroute PREFIX_AWARE is number 2 of 2")
     assert "smg cache_aware with 0.40 s" in second
     assert len(rivals.table(runs).rows) == 4
 
