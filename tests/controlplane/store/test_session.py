@@ -3,12 +3,12 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 import psycopg
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import delete, select, text
 from sqlalchemy.exc import IntegrityError
 
 from controlplane.errors import ServiceUnavailable, ValidationException
@@ -113,8 +113,25 @@ async def test_a_server_of_another_role_than_wanted_is_an_outage(migrated_url: s
     await database.dispose()
 
 
+async def snapshot(database: Database) -> int:
+    async with database.transaction() as session:
+        await one_snapshot(session)
+        await session.execute(text("SELECT 2"))
+        return int((await session.execute(text("SELECT 1"))).scalar_one())
+
+
+async def write(database: Database) -> int:
+    async with database.transaction() as session:
+        await session.execute(delete(Host))
+        session.add(row())
+    return 1
+
+
+@pytest.mark.parametrize("transact", [one, snapshot, write])
 @pytest.mark.parametrize("answers", range(1, 21))
-async def test_a_session_that_the_server_ends_is_an_outage_wherever_it_ends(migrated_url: str, answers: int) -> None:
+async def test_a_session_that_the_server_ends_is_an_outage_wherever_it_ends(
+    migrated_url: str, answers: int, transact: Callable[[Database], Awaitable[int]]
+) -> None:
     """asyncpg raises InternalClientError for what is said on a session between the server's last word and its end."""
     async with postgres_link(migrated_url) as link:
         database = Database(link.url)
@@ -122,7 +139,7 @@ async def test_a_session_that_the_server_ends_is_an_outage_wherever_it_ends(migr
             link.end_after = answers
             for _ in range(8):
                 with contextlib.suppress(ServiceUnavailable):
-                    assert await one(database) == 1
+                    assert await transact(database) == 1
             assert link.ended == 1
             assert await asyncio.gather(*(one(database) for _ in range(20))) == [1] * 20
         finally:
