@@ -297,7 +297,7 @@ def test_a_signal_during_the_start_ends_it(redis_url: str) -> None:
     assert not any(alive(pid) for pid in started)
 
 
-def test_the_end_is_told_to_everybody_and_waited_for(redis_url: str, tmp_path: Path) -> None:
+def test_the_end_is_told_to_everybody_and_waited_for(redis_url: str, hosts: list[ModelHost], tmp_path: Path) -> None:
     plane = DataPlane(redis_url, tmp_path, workers=2).start()
     assert plane.stop() == 0, "and no process is left"
     with socket.create_server(("127.0.0.1", plane.port)):

@@ -77,10 +77,15 @@ class PlaneProcess:
                 stderr=log,
                 start_new_session=True,
             )
-        said = wait_until(lambda: self._said(before), READY_SECONDS, f"the {self.plane} listens")
-        self.port = int(said[1])
-        if wait:
-            wait_until(self.is_ready, READY_SECONDS, f"the {self.plane} is ready")
+        try:
+            said = wait_until(lambda: self._said(before), READY_SECONDS, f"the {self.plane} listens")
+            self.port = int(said[1])
+            if wait:
+                wait_until(self.is_ready, READY_SECONDS, f"the {self.plane} is ready")
+        except BaseException:
+            # What is left of it would fail tests that have nothing to do with it.
+            self.kill()
+            raise
         return self
 
     def _said(self, before: int) -> re.Match[str] | None:
