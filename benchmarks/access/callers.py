@@ -3,7 +3,6 @@
 import base64
 import datetime
 import os
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -17,8 +16,6 @@ from access.sigv4 import SERVICE
 from contract.principals import Kind, Principal, Role
 
 REGION = "us-east-1"
-MOMENT = time.time()
-"""When everything is signed; a signature is good for five minutes of a worker's clock, in process for ever."""
 
 
 @dataclass(frozen=True, slots=True)
