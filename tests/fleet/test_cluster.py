@@ -29,6 +29,9 @@ from tests.fleet.stage import (
 )
 from tests.waiting import wait_until
 
+ROOMY = 32
+"""A threshold whose share of one worker is not reached while that worker is held up for a moment."""
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
@@ -175,7 +178,7 @@ def test_a_slot_that_stays_on_its_way_keeps_nobody_waiting(
 ) -> None:
     """A resharding that was broken off: no call of the script can run, requests are decided without it."""
     source, target = cluster.primaries[:2]
-    deployed = deploy_at(fleet, cluster, source, threshold=16)
+    deployed = deploy_at(fleet, cluster, source, threshold=ROOMY)
     home = home_of(planes[0], deployed)
     move = Move(cluster, redis_keys.load_key(deployed.endpoint.id), target)
     with held(planes, deployed, [(deployed.invocations, prefix(0))] * 2):
@@ -191,7 +194,7 @@ def test_a_slot_that_stays_on_its_way_keeps_nobody_waiting(
             pass
         move.end()
         wait_true(fleet, deployed, LEASE_SECONDS)
-    expect_home_exact(fleet, planes, deployed, home, 16)
+    expect_home_exact(fleet, planes, deployed, home, ROOMY)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +216,7 @@ def test_a_primary_that_is_lost_fails_no_request(
     """
     victim = cluster.primary_of(redis_keys.ROUTES)
     other = next(node for node in cluster.primaries if node is not victim)
-    hit, spared = deploy_at(fleet, cluster, victim, threshold=16), deploy_at(fleet, cluster, other, threshold=16)
+    hit, spared = (deploy_at(fleet, cluster, node, threshold=ROOMY) for node in (victim, other))
     home = home_of(planes[0], hit)
     shots = [Shot(hit.invocations, prefix(0)), Shot(spared.invocations, prefix(0))]
     at = [len(plane.output) for plane in planes]
@@ -236,7 +239,7 @@ def test_a_primary_that_is_lost_fails_no_request(
     assert publisher("held") == (fleet.stage.routes.epoch, fleet.stage.routes.generation)
     assert len(publisher("workers")) == 2
     for deployed in (hit, spared):
-        expect_home_exact(fleet, planes, deployed, home_of(planes[0], deployed), 16)
+        expect_home_exact(fleet, planes, deployed, home_of(planes[0], deployed), ROOMY)
     return_(victim)
     cluster.wait_well()
     victim.command("CLUSTER FAILOVER")
@@ -245,7 +248,7 @@ def test_a_primary_that_is_lost_fails_no_request(
     for plane in planes:
         assert home_of(plane, hit) == home
     wait_up(planes)
-    expect_home_exact(fleet, planes, hit, home, 16)
+    expect_home_exact(fleet, planes, hit, home, ROOMY)
     for plane, before in zip(planes, at, strict=True):
         about = [line for line in plane.output[before:].splitlines() if "Redis" in line]
         assert 0 < len(about) < 20, "\n".join(about)
