@@ -260,10 +260,14 @@ def _claim_for_deployment(snapshot: Snapshot) -> Iterator[Action]:
         # Taken while others failed that are well again; another variant may be short of them.
         spare += mine[need:]
     tiers = {variant.name: _tiers(snapshot, variant, spare) for variant in snapshot.pending}
-    claimed = {host.id: host.pending for host in snapshot.hosts}
-    for host_id, name in sorted(assign(needs, held, tiers).items()):
-        if claimed.get(host_id) != name:
-            yield Claim(host_id, name)
+    # A host that was claimed before this deployment began may be probed on another path only.
+    probed = {
+        (host.id, variant.name)
+        for variant in snapshot.pending
+        for host in _held(snapshot, variant)
+        if variant.ping_path in host.health
+    }
+    yield from (Claim(*wanted) for wanted in sorted(assign(needs, held, tiers).items()) if wanted not in probed)
 
 
 def _tiers(snapshot: Snapshot, variant: Variant, spare: Sequence[BoundHost]) -> Tiers:

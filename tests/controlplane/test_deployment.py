@@ -179,7 +179,10 @@ def test_a_host_that_more_capacity_brings_must_be_healthy() -> None:
 def test_a_carried_over_host_must_pass_a_new_ping_path() -> None:
     new = replace(V, ping_path="/health")
     hosts = (bound(1, active="v", pending="v"), bound(2, active="v", pending="v"))
-    assert plan(updating(*hosts, new=new, pools={1: pool(1, 2)})) == ()
+    unasked = updating(*hosts, new=new, pools={1: pool(1, 2)})
+    assert plan(unasked) == (Claim(1, "v"), Claim(2, "v")), "so that they are probed on that path"
+    asked = [replace(host, health={**host.health, "/health": NEW}) for host in hosts]
+    assert plan(replace(unasked, hosts=tuple(asked))) == ()
 
 
 def test_a_failed_update_drops_its_claims_and_leaves_what_serves() -> None:

@@ -241,11 +241,14 @@ def test_whatever_happens_no_law_is_broken(config: tuple[Variant, ...], story: l
         world.settle()
 
 
+_ONE = (Variant("v", 2, "m", "/ping", 1),)
+_OF_ANOTHER_PATH = (Variant("v", 1, "m", "/health", 1),)
 _TWO_OF_ONE_POOL = (Variant("v", 2, "m", "/ping", 3), Variant("w", 2, "m", "/ping", 2))
 
 
 @settings(max_examples=200, deadline=None)
 @example(_TWO_OF_ONE_POOL, [("wait", 12)])
+@example(_ONE, [("probe",), ("leave", 2, 3), ("follow",), ("update", _OF_ANOTHER_PATH)])
 @given(configs, st.lists(happenings.filter(lambda each: each[0] not in ("delete", "forget model")), max_size=30))
 def test_when_all_is_well_again_an_endpoint_is_in_service_at_its_counts(
     config: tuple[Variant, ...], story: list[tuple[object, ...]]

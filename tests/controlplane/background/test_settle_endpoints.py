@@ -235,6 +235,22 @@ async def test_a_dead_host_is_replaced_by_a_spare_which_is_probed_first(
     await wait_until_async(only_one)
 
 
+async def test_an_update_probes_a_spare_that_was_claimed_before_it_on_the_path_of_its_own_model(
+    call: Call, hosts: Hosts, plane: Driver, redis: redis_library.Redis
+) -> None:
+    serving, spare = hosts.make(2)
+    spare.ping = SICK
+    await create_model(call, "m", serving.url, spare.url)
+    await create_model(call, "m2", spare.url, WARMROUTE_PING_PATH="/health")
+    await in_service(call)
+    serving.ping = SICK
+    await wait_until_async(lambda: len(spare.pings) >= 2)
+    await create_config(call, "c2", {"ModelName": "m2"})
+    await call("UpdateEndpoint", EndpointName="e", EndpointConfigName="c2")
+    assert (await wait_for(call, "e", "InService"))["EndpointConfigName"] == "c2"
+    assert instances(table_in(redis)) == {spare.url: True}
+
+
 async def test_a_strategy_is_switched_although_one_host_is_dead(
     call: Call, hosts: Hosts, plane: Driver, redis: redis_library.Redis
 ) -> None:
