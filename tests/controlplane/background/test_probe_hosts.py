@@ -153,7 +153,6 @@ async def client() -> Any:
 
 
 async def test_what_an_answer_means(client: httpx.AsyncClient, hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe_hosts, "TIMEOUT_SECONDS", 0.3)
     host, other = hosts.make(2)
     url = f"{host.url}/ping"
     assert await ping(client, url) is None
@@ -164,7 +163,9 @@ async def test_what_an_answer_means(client: httpx.AsyncClient, hosts: Hosts, mon
     assert await ping(client, url) == "answered 302"
     assert not other.pings
     host.ping = Answer(before=Gate())
-    assert await ping(client, url) == "no answer within 0.3 s"
+    with monkeypatch.context() as patch:
+        patch.setattr(probe_hosts, "TIMEOUT_SECONDS", 0.3)
+        assert await ping(client, url) == "no answer within 0.3 s"
     host.ping = Answer(body=b"x", ending="reset", before=0.0)
     assert await ping(client, "http://127.0.0.1:1/ping") == "no connection (Connection refused)"
     assert "no-such-host.invalid" not in str(await ping(client, "http://no-such-host.invalid/ping"))
