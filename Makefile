@@ -3,8 +3,8 @@
 # The first of these that is new enough. Another one: make setup PYTHON=/path/to/python3.12
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
-# More than two cores' worth: tests wait more than they compute.
-PYTEST_WORKERS ?= 3
+# One a core: tests wait more than they compute, so more are faster, and also busy enough to be late now and then.
+PYTEST_WORKERS ?= 2
 UV ?= uv
 BIN := .venv/bin
 READY := .venv/.set-up
