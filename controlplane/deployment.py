@@ -248,25 +248,19 @@ def _leave(snapshot: Snapshot) -> Iterator[Action]:
 
 
 def _claim_for_deployment(snapshot: Snapshot) -> Iterator[Action]:
-    needs = {
-        variant.name: variant.count + sum(_failing(snapshot, host, variant) for host in _held(snapshot, variant))
-        for variant in snapshot.pending
-    }
+    needs: dict[str, int] = {}
     held: dict[int, str] = {}
     spare: list[BoundHost] = []
+    probed: set[tuple[int, str]] = set()
     for variant in snapshot.pending:
-        mine, need = _best_first(variant, _held(snapshot, variant)), needs[variant.name]
+        mine = _best_first(variant, _held(snapshot, variant))
+        need = needs[variant.name] = variant.count + sum(_failing(snapshot, host, variant) for host in mine)
         held |= dict.fromkeys((host.id for host in mine[:need]), variant.name)
         # Taken while others failed that are well again; another variant may be short of them.
         spare += mine[need:]
+        # One that was claimed before this deployment began may be probed on another path only.
+        probed |= {(host.id, variant.name) for host in mine if variant.ping_path in host.health}
     tiers = {variant.name: _tiers(snapshot, variant, spare) for variant in snapshot.pending}
-    # A host that was claimed before this deployment began may be probed on another path only.
-    probed = {
-        (host.id, variant.name)
-        for variant in snapshot.pending
-        for host in _held(snapshot, variant)
-        if variant.ping_path in host.health
-    }
     yield from (Claim(*wanted) for wanted in sorted(assign(needs, held, tiers).items()) if wanted not in probed)
 
 
