@@ -15,11 +15,8 @@ HOSTS = 4
 SLOTS = (2, 4)
 """Of a host, case by case. A slot keeps the prompt it served last: all hosts together hold 8 prompts, or 16."""
 LOAD = Load(tenants=8, requests=80, in_flight=4)
-LOADS = (
-    LOAD,
-    Load(tenants=8, requests=80, in_flight=8, own_caller=True),
-    Load(tenants=8, requests=80, in_flight=8, own_caller=True, pause_seconds=0.5),
-)
+PAUSING = Load(tenants=8, requests=80, in_flight=8, own_caller=True, pause_seconds=0.5)
+LOADS = (LOAD, Load(tenants=8, requests=80, in_flight=8, own_caller=True), PAUSING)
 QUICK_LOADS = (
     Load(tenants=2, requests=8, in_flight=2),
     Load(tenants=2, requests=4, in_flight=2, own_caller=True, pause_seconds=0.05),

@@ -11,7 +11,7 @@ from statistics import median
 from benchmarks.engine import fleet
 from benchmarks.engine.load import Load
 from benchmarks.engine.runs import Run, grouped, once, record, said_callers
-from benchmarks.engine.study import HOSTS, LOAD, PREFIX_LENGTH, Say, routing, threshold
+from benchmarks.engine.study import HOSTS, LOAD, PAUSING, PREFIX_LENGTH, Say, routing, threshold
 from benchmarks.engine.tables import COLUMNS, PREFIX_AWARE, RANDOM, figure_spread
 from benchmarks.proxy.contenders import LeftOut
 from benchmarks.proxy.processes import free_port
@@ -20,7 +20,7 @@ from benchmarks.result import Result, Table, machine_facts
 
 LOADS = (
     *(Load(tenants, LOAD.requests, LOAD.in_flight, skew) for tenants in (8, 12) for skew in (0.0, 1.0)),
-    Load(tenants=8, requests=LOAD.requests, in_flight=8, own_caller=True, pause_seconds=0.5),
+    PAUSING,
 )
 QUICK_LOADS = (Load(2, 8, 2, 0.0),)
 SLOTS = 4
