@@ -32,13 +32,16 @@ def another_host(stage: Stage) -> tuple[Server, Door]:
 
 
 @pytest.mark.parametrize("how", CALLGRIND)
-def test_a_request_takes_about_the_same_instructions_each_time(how: str, around: Stage) -> None:
+def test_a_request_takes_the_same_instructions_each_time(
+    how: str, around: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # How many requests one wake-up of the host finds depends on what else the machine does; it shows less in many.
+    monkeypatch.setattr(instructions, "REQUESTS", 100)
     contender = Contender("host", "", another_host)
     first, second = (instructions.count(how, around, contender, [JSON_2K, STREAM]) for _ in range(2))
     for load in (JSON_2K, STREAM):
         assert 200 < first[load] < 50_000
-        # How many requests one wake-up of the host finds depends on what else the machine does.
-        assert 0.5 < second[load] / first[load] < 2
+        assert second[load] == pytest.approx(first[load], rel=0.2)
 
 
 @pytest.mark.parametrize("event", TASK_CLOCK)
